@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// What the kernel counts in `/proc/stat`: a hundredth of a second.
+/// Resolution of `/proc/stat`: a hundredth of a second.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The core that this thread is kept on, if it is one.

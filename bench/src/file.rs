@@ -181,7 +181,7 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     report.publish(&args.common)
 }
 
-/// What is done, in calls of how many bytes, and how many of them at a time.
+/// One case: the operation, its size in bytes, and the depth.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     is_write: bool,
@@ -200,7 +200,7 @@ struct At<'a> {
     takes_turns: &'a cell::Cell<bool>,
 }
 
-/// What is measured of a cell.
+/// Measurements of a cell.
 struct Engines {
     ours: Vec<(Engine, &'static str)>,
     /// With io_uring, to be compared with.
@@ -209,7 +209,7 @@ struct Engines {
     fio_others: Vec<&'static str>,
 }
 
-/// What one of fio's engines is called.
+/// Name of one of fio's engines.
 fn fios(engine: &str) -> String {
     format!("fio_{engine}")
 }
@@ -244,7 +244,7 @@ impl Cell {
         }
     }
 
-    /// What our engines and fio's reach: in turns where there is one of each, and the kernel counts
+    /// Rates of our engines and fio's: in turns where there is one of each and the kernel counts
     /// what they move; else one run after the other.
     fn compare(&self, engines: &Engines, at: At<'_>) -> (Vec<Values>, Values) {
         let takes_turns = !at.place.is_memory() && at.takes_turns.get();

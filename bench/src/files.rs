@@ -22,7 +22,7 @@ const BLOCK: usize = 1 << 20;
 /// A file, in a folder.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// What the names of its cases end in: nothing on ext4.
+    /// Suffix of its cases' names: empty on ext4.
     pub(crate) suffix: String,
     folder: places::Place,
     /// It has no name: however the bench ends, nothing is left of it.

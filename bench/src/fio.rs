@@ -25,7 +25,7 @@ pub(crate) struct Fio {
     pub(crate) core: Option<usize>,
 }
 
-/// What fio says of itself.
+/// fio's own report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// MB/s.

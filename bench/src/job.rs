@@ -1,10 +1,10 @@
-//! What a worker is asked, and what it answers: one line each.
+//! Requests to a worker, and its answers: one line each.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use anyhow::{Context as _, bail};
 
-/// What a worker does, and which part of it is timed.
+/// A worker's job, and which part of it is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// Creates the file and writes it from start to end; timed: the writes and the close.
@@ -36,7 +36,7 @@ pub(crate) struct Job {
     pub(crate) path: PathBuf,
 }
 
-/// What the timed part took: by the clock, and by the thread's CPU time.
+/// Duration of the timed part: by the clock, and by the thread's CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) wall_ns: u64,

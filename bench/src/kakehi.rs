@@ -104,7 +104,7 @@ impl Daemon {
         socket(&self.folder)
     }
 
-    /// What a program needs in its environment to be delegated, with this rule if there is one.
+    /// Variables that make a program delegated, with this rule if there is one.
     pub(crate) fn environment(&self, rule: Option<&str>) -> anyhow::Result<Environment> {
         let mut command = self.command(&["env", "--json"]);
         command.args(rule.map(|rule| ["--rule", rule]).into_iter().flatten());

@@ -15,7 +15,7 @@ use rustix::{
 };
 use serde::Serialize;
 
-/// What results depend on besides the code.
+/// The parameters of a result besides the code.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,

@@ -1,4 +1,4 @@
-//! What a run took: time, CPU time of the whole process and of its core, memory.
+//! Cost of a run: time, CPU time of the whole process and of its core, memory.
 
 use std::{
     cell::Cell,
@@ -31,12 +31,12 @@ struct Start {
     idle: Option<Duration>,
 }
 
-/// What a run took.
+/// Cost of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) wall_ns: u64,
     pub(crate) cpu_ns: u64,
-    /// What the one core of the process was busy, with whatever; without such a core, `cpu_ns`.
+    /// Busy time of the process's one core, whoever used it; without such a core, `cpu_ns`.
     pub(crate) core_ns: u64,
     /// Growth of resident memory from a tenth of the run to its end, bytes.
     pub(crate) growth: u64,
@@ -85,7 +85,7 @@ impl Meter {
         }
     }
 
-    /// What it took so far.
+    /// Returns the cost so far.
     pub(crate) fn sample(&self) -> Sample {
         let (time, cpu, idle) = (Instant::now(), cpu_time(), self.core.and_then(idle_time));
         let end = Start { time, cpu, idle };

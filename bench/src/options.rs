@@ -1,4 +1,4 @@
-//! What every bench can be told.
+//! Options of every bench.
 
 use std::time::Duration;
 

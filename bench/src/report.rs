@@ -1,4 +1,4 @@
-//! What a bench found: the JSON document all benches share, and a table of the same.
+//! A bench's findings: the JSON document all benches share, and a table of the same.
 
 use std::{
     fmt, fs,

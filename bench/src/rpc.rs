@@ -90,7 +90,7 @@ pub(crate) struct Args {
     /// Folder for the file that is written.
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
-    /// What carries the packets.
+    /// Transport of the packets.
     #[arg(long, default_value = "tcp")]
     transport: Transport,
 }

@@ -39,7 +39,7 @@ impl Speaker {
         Ok(Self { process, lines, end })
     }
 
-    /// What the run took, which is its last line.
+    /// Returns the run's cost, which is its last line.
     pub(crate) fn sample(&mut self) -> anyhow::Result<Sample> {
         self.line()?.parse()
     }
@@ -58,7 +58,7 @@ impl Speaker {
         }
     }
 
-    /// What it said on standard error, in one line.
+    /// Returns its standard error, in one line.
     fn last_words(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut errors) = self.process.0.stderr.take() {

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     dir: PathBuf,
 }
 
-/// What is measured, and how much.
+/// The cases to measure, and how much of each.
 #[derive(Debug)]
 struct Effort {
     only: Only,
@@ -163,7 +163,7 @@ fn compare(
     report.ratio(case, ratio);
 }
 
-/// What pairs of times give: the sides in milliseconds, and the first by the second.
+/// Spreads of pairs of times: the sides in milliseconds, and the first divided by the second.
 fn spreads(times: &Result<Vec<(Duration, Duration)>, String>) -> [Result<Spread, String>; 3] {
     let of = |value: &dyn Fn(&(Duration, Duration)) -> f64| {
         let times = times.as_ref().map_err(String::clone)?;

@@ -1,4 +1,4 @@
-//! What is written: nothing that a device could shorten.
+//! Bytes to write: nothing that a device could shorten.
 
 /// So many bytes, of which no two pages are the same; always the same ones.
 pub(crate) fn values(len: usize) -> Vec<u8> {

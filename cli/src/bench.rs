@@ -12,7 +12,7 @@ const PROGRAM: &str = "kakehi-bench";
 #[derive(clap::Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// What kakehi-bench is given.
+    /// Arguments for kakehi-bench.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
 }

@@ -146,7 +146,7 @@ fn find(name: &OsStr, environment: &Environment) -> Result<PathBuf, Failure> {
     Err(Failure::new(Code::Failure, name.to_string_lossy(), why, advice))
 }
 
-/// What `#!/usr/bin/env [-S] [NAME=VALUE]… PROGRAM` starts.
+/// Returns the program that `#!/usr/bin/env [-S] [NAME=VALUE]… PROGRAM` starts.
 fn env_program<'a>(interpreter: &Path, argument: Option<&'a str>) -> Option<&'a str> {
     let words = argument?.split_ascii_whitespace();
     let mut programs = words.filter(|word| !word.starts_with('-') && !word.contains('='));
@@ -178,7 +178,7 @@ fn judge(
     }
 }
 
-/// What the preload library defines: the calls that are covered.
+/// Returns the names that the preload library defines: the calls that are covered.
 fn interposed(config: &Config) -> Result<BTreeSet<String>, Failure> {
     let path = library::find(config)?;
     let wrong = |why: String| {

@@ -22,7 +22,7 @@ use crate::{
     settings::Rules,
 };
 
-/// What the server of a run's own node is called.
+/// Name of the server of a run's own node.
 pub(crate) const OWN: &str = "multifiles";
 /// Stands for the node's name in that of a multifile.
 const HOST: &str = "%h";
@@ -116,7 +116,7 @@ impl Coalesced {
         }
     }
 
-    /// What a server of other nodes keeps in multifiles.
+    /// Returns the folders that a server of other nodes keeps in multifiles.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ pub(crate) fn check(config: &Config) -> Result<(), Failure> {
     Err(Failure::usage("usage", why, "have the server coalesce: 'kakehi serve --coalesce'"))
 }
 
-/// What the daemon of a job has to be to coalesce files of its own node: a server, and its client.
+/// Returns both parts of a daemon that coalesces files of its own node: a server, and its client.
 ///
 /// # Errors
 ///

@@ -32,7 +32,8 @@ use crate::{
 /// Names the configuration file above all others; the only variable that is no setting.
 const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 const PREFIX: &str = "KAKEHI_";
-/// What module systems call the folder and the release of what they load: no settings of ours.
+/// Variables by which module systems name the folder and release of what they load: not settings of
+/// ours.
 const OF_MODULES: [&str; 6] = ["ROOT", "HOME", "DIR", "PREFIX", "BASE", "VERSION"];
 /// Settings that name code to load, or whom to trust. A `kakehi.toml` may come with a folder that
 /// was unpacked or cloned, so it cannot have them.
@@ -117,8 +118,8 @@ impl Config {
         Self::finish(layers, environment, flags)
     }
 
-    /// What another process has loaded and told this one, by [`variables`](Self::variables): what
-    /// is not among them it has not, whatever stands in files.
+    /// Settings that another process has loaded and passed on by [`variables`](Self::variables):
+    /// files are not read again.
     ///
     /// # Errors
     ///
@@ -132,7 +133,7 @@ impl Config {
         self.maps.clone().and(self.coalesced.maps())
     }
 
-    /// What the servers are called that have them.
+    /// Returns the servers' name.
     pub(crate) fn servers(&self) -> Option<String> {
         let own = (!self.coalesced.0.is_empty()).then(|| coalesce::OWN.to_owned());
         self.remote.as_ref().map(ToString::to_string).or(own)

@@ -12,7 +12,7 @@ pub(crate) enum Code {
     Usage = 2,
     /// No daemon answers.
     Unreachable = 3,
-    /// What was read is damaged, or was never completed.
+    /// The input is damaged, or was never completed.
     Damaged = 4,
     /// `run` only: kakehi itself failed, not the program.
     Ours = 125,
@@ -68,7 +68,7 @@ impl Failure {
         Self { what: self.what.replace(from, to), ..self }
     }
 
-    /// What the daemon, or the way to it, says.
+    /// An error of the daemon, or of the connection to it.
     pub(crate) fn of_daemon(why: &daemon::Error) -> Self {
         let code = match why {
             daemon::Error::Unreachable { .. } | daemon::Error::Silent { .. } => Code::Unreachable,
@@ -77,7 +77,7 @@ impl Failure {
         Self::of_line(code, &why.to_string())
     }
 
-    /// What says what, why, and what to do in one line already.
+    /// A line that already says what, why, and what to do.
     pub(crate) fn of_line(code: Code, line: &str) -> Self {
         let (what, advice) = line.split_once("; ").unwrap_or((line, "see 'kakehi doctor'"));
         let (what, why) = what.split_once(": ").unwrap_or(("the daemon", what));

@@ -1,4 +1,4 @@
-//! What `doctor` and `check` found: one line each, with what it means and what to do.
+//! Findings of `doctor` and `check`: one line each, with its meaning and advice.
 
 use std::fmt;
 
@@ -45,9 +45,9 @@ pub(crate) struct Finding {
     pub(crate) name: &'static str,
     pub(crate) state: State,
     found: String,
-    /// What it means for delegation.
+    /// Meaning for delegation.
     meaning: &'static str,
-    /// What to do; missing when there is nothing to do.
+    /// Advice; missing when there is nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }

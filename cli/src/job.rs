@@ -51,7 +51,7 @@ const LOCK: &str = "lock";
 const PROGRAMS: &str = "programs";
 /// The daemon's link to the job's segment there.
 const LINK: &str = "job";
-/// What `sockaddr_un` holds, without the final NUL.
+/// Capacity of `sockaddr_un`, without the final NUL.
 pub(crate) const SOCKET_PATH_LEN_MAX: usize = 107;
 /// Folders that stand for remote ones there.
 const MIRROR: &str = "mirror";

@@ -29,8 +29,8 @@ const COMMAND_LEN_MAX: usize = 400;
 /// What lets the program run all the same.
 const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
-/// What else to do when there is no daemon: nothing where it has files that would not be where they
-/// were asked for.
+/// Adds the alternative when there is no daemon: none where files would not be where they were
+/// asked for.
 pub(crate) fn or_instead(failure: Failure, config: &Config) -> Failure {
     if config.mapped().0.is_empty() { failure.or(INSTEAD) } else { failure }
 }

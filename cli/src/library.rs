@@ -106,7 +106,7 @@ pub(crate) fn leave(environment: &Environment) {
     }
 }
 
-/// What is preloaded besides our library; `None` when that is not.
+/// Returns what is preloaded besides our library; `None` when that is not.
 fn without(environment: &Environment) -> Option<OsString> {
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let configured = environment.get("KAKEHI_PRELOAD").map(|path| real(Path::new(path)));

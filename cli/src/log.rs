@@ -1,4 +1,4 @@
-//! What the daemon tells whoever watches it, on standard error.
+//! The daemon's log, on standard error.
 //!
 //! Lines that a person sees among those of the command are like these; in a log, and where more is
 //! asked for than what went wrong, they have times and levels.

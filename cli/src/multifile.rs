@@ -90,7 +90,7 @@ pub(crate) fn open(path: &Path) -> Result<Reader<File>, Failure> {
     Reader::open(&Disk::new(), path).map_err(|why| failure(path, why))
 }
 
-/// What must not be replaced: the physical files of `reader`.
+/// Returns the physical files of `reader`, which must not be replaced.
 pub(crate) fn inputs(reader: &Reader<File>) -> impl Iterator<Item = Metadata> {
     let files = (0..reader.file_count()).filter_map(|file| reader.file(file));
     files.filter_map(|file| file.metadata().ok())

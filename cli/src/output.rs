@@ -1,4 +1,4 @@
-//! What a command prints on standard output: text, or one JSON document.
+//! Output of a command: text, or one JSON document.
 
 use std::io::{self, ErrorKind, Write as _};
 

@@ -266,7 +266,7 @@ impl Maps {
     }
 }
 
-/// What the daemon has to know of its servers; `None` without one.
+/// Returns the daemon's configuration of its servers; `None` without one.
 ///
 /// # Errors
 ///

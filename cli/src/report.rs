@@ -1,4 +1,4 @@
-//! What a job did: a few lines for people, and one line of JSON for scripts.
+//! Report on a job: a few lines for people, and one line of JSON for scripts.
 
 use std::{
     collections::BTreeMap,
@@ -77,7 +77,7 @@ impl<'a> Stats<'a> {
     }
 }
 
-/// What the file of `--stats` gets of a job: many nodes may share it.
+/// A job's line in the file of `--stats`, which many nodes may share.
 #[derive(Serialize)]
 struct Line<'a> {
     host: &'a str,
@@ -107,7 +107,7 @@ pub(crate) fn idle_rules(summary: &Summary, rules: &Rules) -> Vec<Failure> {
     .collect()
 }
 
-/// What a job's programs have written, and is not in its files as it should be.
+/// Returns a failure for data of a job's programs that is not in its files.
 pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
     let unclosed = summary.unclosed.iter().map(|(file, why)| {
         Failure::new(

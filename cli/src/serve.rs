@@ -168,7 +168,7 @@ fn serve_to_end(
     summary
 }
 
-/// What is served to daemons elsewhere.
+/// Returns the part of the configuration that is served to daemons elsewhere.
 fn serving(
     args: &Args,
     config: &Config,

@@ -75,7 +75,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What an idle daemon core does.
+    /// Idle policy of a daemon core.
     Idle {
         /// A doorbell for every request and every completion: the conventional baseline.
         Interrupt = "interrupt",
@@ -101,7 +101,7 @@ words! {
 }
 
 words! {
-    /// What is done with the files a rule matches.
+    /// Policy of the files a rule matches.
     Policy {
         /// The kernel serves them; nothing is delegated.
         Pass = "pass",
@@ -129,9 +129,9 @@ words! {
     Level {
         /// Nothing.
         Off = "off",
-        /// What lost or may lose data.
+        /// Data was or may be lost.
         Error = "error",
-        /// What works otherwise than asked.
+        /// Something works otherwise than asked.
         Warn = "warn",
         /// Sessions that come and go.
         Info = "info",

@@ -32,11 +32,11 @@ use crate::{
     witness::{Starting, Witness},
 };
 
-/// What the program is to get of what comes here.
+/// Signals that are passed on to the program.
 pub(crate) const PASSED_ON: [i32; 9] =
     [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 
-/// What ends or stops this process while it waits for the daemon, which goes on by itself.
+/// Signals that end or stop this process while it waits for the daemon, which keeps running.
 const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
 
 /// Runs `command` to its end, passing on the signals this process gets meanwhile but those that the
@@ -130,8 +130,8 @@ fn wait(program: Pid, stop: &Mutex<Stop>) -> io::Result<ExitStatus> {
     }
 }
 
-/// What has to come together for this process to stop, which is what a shell waits for to take its
-/// terminal back. Of a program that was stopped alone, nobody would continue this process.
+/// Conditions for this process to stop, on which a shell takes its terminal back. Of a program that
+/// was stopped alone, nobody would continue this process.
 #[derive(Debug, Default)]
 struct Stop {
     /// By SIGTSTP.

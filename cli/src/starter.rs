@@ -1,4 +1,4 @@
-//! Who started this daemon, what is said to it, and starting one that goes on by itself.
+//! The process that started this daemon, messages to it, and starting a daemon in the background.
 
 use std::{
     env,
@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::failure::{Code, Failure};
 
-/// What a daemon says once it listens.
+/// The daemon's message once it listens.
 pub(crate) const READY: &str = "ready";
 /// The byte that ends what it says about what it did. Its end itself takes longer: the kernel has
 /// memory and rings to take apart.
@@ -27,7 +27,7 @@ pub(crate) const END: u8 = 0;
 const BACKGROUND: &str = "--background";
 const IN_BACKGROUND: &str = "--in-background";
 
-/// Whoever started this daemon.
+/// The process that started this daemon.
 pub(crate) enum Starter {
     /// A shell, that has it in the foreground.
     Shell,
@@ -103,8 +103,7 @@ fn take_over_output() -> Result<Arc<OwnedFd>, Failure> {
     })
 }
 
-/// Whoever reads a pipe to its end, as `ssh` and prologs do, waits for everybody who has it; a file
-/// may be kept.
+/// Closes output that somebody may read to its end, as `ssh` and prologs do; a file may be kept.
 fn let_go_of_output() {
     let is_file = fstat(stderr())
         .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile);

@@ -88,7 +88,7 @@ pub(crate) fn ask(job: &Job, question: Control) -> Result<Value, Failure> {
     serde_json::from_str(&answer).map_err(|why| not_understood(&why))
 }
 
-/// What the daemon has done so far, from its answer to any question.
+/// Reads the daemon's totals from its answer to any request.
 pub(crate) fn summary(answer: &Value) -> Result<Summary, Failure> {
     let summary = answer.get("summary").unwrap_or(&Value::Null);
     Summary::deserialize(summary).map_err(|why| not_understood(&why))

@@ -9,7 +9,7 @@ use clap::{
 
 use crate::failure::Failure;
 
-/// What the parser of `command` has against `arguments`, which begin with the program's name.
+/// Returns the usage error of `command` for `arguments`, which begin with the program's name.
 pub(crate) fn usage(
     why: &clap::Error,
     command: &clap::Command,

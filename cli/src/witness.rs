@@ -32,7 +32,7 @@ pub(crate) const COMMAND: &str = "witness";
 const READY: u8 = 0;
 /// How far apart a signal may come to both.
 const APART: Duration = Duration::from_millis(50);
-/// What came to the witness alone so long ago is another one.
+/// Age from which a signal to the witness counts as a separate one.
 const OLD: Duration = Duration::from_secs(1);
 
 /// A process that says which signals it is sent. Killed with this value; ends with this process.
@@ -121,7 +121,7 @@ impl Told {
     }
 }
 
-/// What a witness does: says on standard output which signals come, until standard input ends.
+/// Runs a witness: reports on standard output which signals come, until standard input ends.
 ///
 /// # Errors
 ///

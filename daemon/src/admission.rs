@@ -1,4 +1,4 @@
-//! Who is let in: session slots, seats, staging memory, and descriptors are given out here and come
+//! Admission: session slots, seats, staging memory, and descriptors are given out here and come
 //! back when the session has ended.
 
 use crate::seats::Seats;
@@ -15,7 +15,7 @@ const MEMORY_SHARE: u64 = 16;
 /// Least staging memory that a session works with, bytes: with less, none is let in.
 pub const STAGING_MIN: u64 = 256 << 10;
 
-/// What a session may use.
+/// Bounds of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// Files registered at a time.
@@ -32,7 +32,7 @@ impl Grant {
     }
 }
 
-/// What is left to give.
+/// Remaining resources.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
     /// Session ids in use.

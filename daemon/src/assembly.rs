@@ -133,7 +133,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     Ok(loss.told_in(status::totals(&hall.node, ended.iter()).summary()))
 }
 
-/// What every executor of a daemon is made from.
+/// The common parts of every executor of a daemon.
 #[derive(Clone)]
 struct Hall {
     node: Arc<Node>,
@@ -222,7 +222,7 @@ struct Seat {
     sockets: Sockets,
     server: Option<Rc<mounts::Servers>>,
     own: Own,
-    /// What it serves to daemons elsewhere.
+    /// Files served to daemons elsewhere.
     coalesced: Option<Coalesced>,
 }
 

@@ -1,4 +1,4 @@
-//! What whoever starts a daemon decides.
+//! Configuration by the starter of a daemon.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ pub const CORES_MAX: usize = shm::EXECUTORS_MAX;
 pub struct Config {
     /// Folder of the socket; exists, mode 0700.
     pub folder: PathBuf,
-    /// What an executor does when nothing is ready.
+    /// Idle policy of the executors.
     pub idle: Idle,
     /// Under poll-idle, how long nothing must have happened before the last executor parks too.
     pub quiet: Duration,
@@ -44,7 +44,7 @@ pub struct Config {
     pub ucx_variables: Vec<(String, String)>,
     /// The servers that have the files below some folders.
     pub remote: Option<Remote>,
-    /// What to serve to daemons elsewhere.
+    /// Files to serve to daemons elsewhere.
     pub serving: Option<Serving>,
     /// The program that the daemon was started for, to be told to who asks.
     pub command: Option<String>,
@@ -55,7 +55,7 @@ pub struct Config {
 /// How a daemon reaches a server, or several that serve one folder of a shared file system.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// What the user calls them: an address, or a folder of addresses.
+    /// The user's name for them: an address, or a folder of addresses.
     pub name: String,
     /// Where they listen, in an order that all clients agree on. Not empty.
     pub addresses: Vec<Address>,

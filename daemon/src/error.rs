@@ -14,7 +14,7 @@ pub enum Error {
     Unreachable {
         /// The folder.
         folder: PathBuf,
-        /// What connecting said.
+        /// Error of the connection attempt.
         source: io::Error,
     },
     /// A daemon listens in the folder, and does not answer.
@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// The daemon does not serve this caller.
     Refused(Refusal),
-    /// What answered does not speak the protocol.
+    /// The other side does not speak the protocol.
     Protocol(Invalid),
     /// The daemon went away before it answered.
     Lost(io::Error),
@@ -48,21 +48,21 @@ pub enum Error {
     },
     /// Something that the configuration names cannot be used.
     Unusable {
-        /// What it is.
+        /// The object.
         given: Given,
         /// Why.
         source: io::Error,
     },
     /// The machine did not give what a daemon needs.
     Setup {
-        /// What was to be set up.
+        /// The part to set up.
         what: &'static str,
-        /// What the machine said.
+        /// Error of the machine.
         source: io::Error,
     },
 }
 
-/// What a configuration names, as it names it.
+/// An object that a configuration names, as it names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given {
     /// The file with the job key, where it is made when it is missing.

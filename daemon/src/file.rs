@@ -83,7 +83,7 @@ pub(crate) struct OpenFile<S: Storage> {
     pub(crate) progress: Notify,
 }
 
-/// What a registration says of a file.
+/// Content of a registration.
 pub(crate) struct Origin {
     pub(crate) session: u32,
     pub(crate) slot: u32,

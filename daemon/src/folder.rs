@@ -10,7 +10,7 @@ use std::{
 /// Mode of a folder that we made. The sticky bit, which means nothing where nobody else can write,
 /// tells it from one that the user made, which stays.
 pub const MADE: u32 = 0o1700;
-/// What the kernel may add to that: a folder hands its set-group-ID bit down.
+/// Bit that the kernel may add: a folder hands its set-group-ID bit down.
 const INHERITED: u32 = 0o2000;
 
 /// True if a folder was made here, and not by the user.

@@ -1,4 +1,4 @@
-//! Whoever started a daemon for a job.
+//! The starter of a job's daemon.
 //!
 //! A daemon ends with the last that is attached to it. One that is killed while it starts a daemon,
 //! or while it waits for that one's server, never attaches: its end of a pipe tells.

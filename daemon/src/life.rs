@@ -31,7 +31,7 @@ pub(crate) struct Life {
     pub(crate) loss: RefCell<Loss>,
 }
 
-/// What a daemon that ends leaves otherwise than its programs meant it.
+/// Losses of a daemon that ends: data that is not where its programs meant it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loss {
     /// Multifiles that could not be closed, and why.

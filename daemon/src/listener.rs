@@ -49,7 +49,7 @@ pub(crate) struct Newcomer {
     pub(crate) process: OwnedFd,
 }
 
-/// What connections have brought about.
+/// Counts of connections.
 #[derive(Debug, Default)]
 pub(crate) struct Attendance {
     /// `run` connections there are.
@@ -121,7 +121,7 @@ impl Listener {
         });
     }
 
-    /// Who connects and what for; `None` when that is nobody who speaks our language.
+    /// Reads the greeting of a connection; `None` when the other side does not speak our protocol.
     async fn greeting(&self, socket: &Rc<OwnedFd>) -> Result<Greeting, Option<Refusal>> {
         let peer = Peer::of(&**socket).map_err(|_| None)?;
         if peer.user != Some(geteuid().as_raw()) {
@@ -261,7 +261,7 @@ impl Listener {
     }
 }
 
-/// What tells of the end of the process that has connected.
+/// Opens the descriptor that reports the end of the process that has connected.
 fn watched(socket: &OwnedFd) -> Result<OwnedFd, Refusal> {
     let process = peer_process(socket).map_err(|error| {
         tracing::warn!("a client cannot be watched: {error}");

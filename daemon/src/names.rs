@@ -53,7 +53,7 @@ impl Attributes {
     }
 }
 
-/// What a call on names gives.
+/// Result of a call on names.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     /// The request's value.

@@ -1,4 +1,4 @@
-//! What the executors of a daemon share, and what they ask each other.
+//! State shared by the executors of a daemon, and messages between them.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +51,7 @@ pub(crate) struct Node {
     lockers_ended: AtomicU64,
 }
 
-/// What one executor asks of another.
+/// A message from one executor to another.
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// Drain one file.
@@ -74,7 +74,7 @@ pub(crate) enum Mail {
     End,
 }
 
-/// What one executor says of itself.
+/// An executor's report on itself.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) core: CoreReport,

@@ -27,7 +27,7 @@ const MUCH: u64 = drain::UNIT_LEN;
 /// Or this part of the log.
 const MUCH_OF_LOG: u64 = 4;
 
-/// What ticks know of a file.
+/// State that ticks keep of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     is_active: Cell<bool>,
@@ -37,7 +37,7 @@ pub(crate) struct Pace {
     quiet_ticks: Cell<u32>,
     /// Log position up to which the background shall drain.
     wanted: Cell<u64>,
-    /// Who kept the background from draining when it last tried.
+    /// Holder that kept the background from draining when it last tried.
     pub(crate) last_holder: Cell<Option<DrainClaim>>,
     /// The kernel has refused the oldest staged bytes when they were last tried.
     pub(crate) is_refused: Cell<bool>,

@@ -15,7 +15,7 @@ use wire::{FileFlags, Loan, Message, Registration};
 
 use crate::{remote::Located, socket, storage::Machine};
 
-/// What a client has sent.
+/// A message of a client.
 #[derive(Debug)]
 pub(crate) enum Incoming<F> {
     /// Nothing waits to be read.
@@ -24,11 +24,11 @@ pub(crate) enum Incoming<F> {
     Doorbell,
     /// A file; `Err` when the descriptor cannot be used.
     File(Registration, io::Result<F>),
-    /// What a child of the client wants, and where.
+    /// A request of a client's child, and where to answer.
     Loan(Loan, Foreign),
     /// The other end is closed.
     Gone,
-    /// What no client sends.
+    /// A message that no client sends.
     Nonsense,
 }
 

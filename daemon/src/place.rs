@@ -245,7 +245,7 @@ fn resolve(
     opened
 }
 
-/// What `openat` heeds of these; the rest, `openat2` would refuse.
+/// Returns the flags and mode that `openat` would heed; `openat2` refuses the others.
 fn heeded(flags: OFlags, mode: Mode) -> (OFlags, Mode) {
     let flags = match flags.contains(OFlags::PATH) {
         true => flags & (folder_flags() | OFlags::NOFOLLOW),
@@ -256,7 +256,7 @@ fn heeded(flags: OFlags, mode: Mode) -> (OFlags, Mode) {
     (flags, mode & Mode::from_bits_retain(mode_max))
 }
 
-/// What `open` knows. Of the rest some programs have meanings of their own: `dd` passes its flags.
+/// Flags of `open`. Of the rest some programs have meanings of their own: `dd` passes its flags.
 fn known_flags() -> OFlags {
     OFlags::RWMODE
         | OFlags::CREATE
@@ -283,8 +283,8 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     if matches!(name, b"" | b"." | b"..") { (path, b".") } else { (folder, name) }
 }
 
-/// What a name in a folder is, or with none the folder itself. That never changes, so a network
-/// file system need not ask for it.
+/// Returns the identity of a name in a folder, or with none of the folder itself. That never
+/// changes, so a network file system need not ask for it.
 fn identity(folder: BorrowedFd<'_>, name: impl Arg) -> Result<Identity, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     let found = statx(folder, name, flags, StatxFlags::INO)?;

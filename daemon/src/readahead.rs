@@ -22,7 +22,7 @@ const WINDOW_MAX: u64 = 8 << 20;
 /// Bytes fetched ahead by one operation.
 const PIECE_LEN: u64 = 256 << 10;
 
-/// What is known of a file's reads. Offsets are bytes from its start.
+/// History of a file's reads. Offsets are bytes from its start.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     /// Where the last request ended.
@@ -56,7 +56,7 @@ impl Window {
         (target > self.fetched_to.get()).then_some(target)
     }
 
-    /// What is to be fetched ahead next: where, and how much of it at a time.
+    /// Returns the range to fetch ahead next: start, and bytes at a time.
     fn ahead(&self) -> Option<(u64, u64)> {
         let at = self.ahead_at.get();
         let len = PIECE_LEN.min(self.fetched_to.get().saturating_sub(at));

@@ -1,4 +1,4 @@
-//! Who has which inode open: found by the second opener, and by whoever wants an inode settled.
+//! Open inodes and their sessions: consulted by the second opener, and to settle an inode.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -25,7 +25,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// What a server has left in a file of its address folder.
+/// Reads the address that a server has left in a file of its address folder.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What a client asks on a lane: checked, acknowledged, executed, answered.
+//! Requests of a client on a lane: checked, acknowledged, executed, answered.
 //!
 //! An entry is decoded from a copy. Its slot, its range of the arena, and its paths are checked
 //! before it is acknowledged, and nothing is read from shared memory again afterwards but payload.

@@ -228,7 +228,7 @@ impl<S: Storage> Session<S> {
         self.quiet.until(|| self.in_flight.get() == 0).await;
     }
 
-    /// What the session has counted up to now, and its client.
+    /// Adds up the counters of the session and its client.
     pub(crate) fn count_up(&self) -> Totals {
         let mut totals = self.totals.borrow().clone();
         let counters = &self.segment.shared().counters;

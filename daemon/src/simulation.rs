@@ -237,7 +237,7 @@ impl Simulation {
     }
 }
 
-/// What there is to give to the clients of a simulation.
+/// Returns the resources for the clients of a simulation.
 fn admission(core_count: usize) -> Admission {
     Admission::new(STAGING, STAGING * CLIENTS, 4096, Seats::spread(core_count))
 }

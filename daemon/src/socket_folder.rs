@@ -13,7 +13,7 @@ use std::{
 
 use crate::{Error, socket};
 
-/// What the daemon has in its folder; cleared when dropped.
+/// The daemon's files in its folder; removed when dropped.
 pub(crate) struct SocketFolder {
     pub(crate) listening: Rc<OwnedFd>,
     socket: PathBuf,
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever finds no socket starts the next daemon, whose link has the same name.
+    /// A process that finds no socket starts the next daemon, whose link has the same name.
     #[test]
     fn the_link_is_gone_before_the_socket() {
         let folder = tempfile::tempdir().expect("folder");

@@ -1,4 +1,4 @@
-//! What a daemon has done: counted by sessions, summed up when they end.
+//! Statistics of a daemon: counted by sessions, summed up when they end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use shm::COUNTERS;
 use wire::{COUNTER_COUNT, Counter, Kind, RULES_COUNTED, Reason};
 
-/// What a job's files went through, for people and scripts.
+/// Summary of a job's I/O, for people and scripts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Client processes served.

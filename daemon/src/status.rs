@@ -1,4 +1,4 @@
-//! What a daemon says of itself: the answer to every question.
+//! A daemon's status: the answer to every question.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What the daemon does to files, as an input: the engines of a machine, or a simulation.
+//! File operations as an input: the engines of a machine, or a simulation.
 
 use std::{io, os::fd::OwnedFd, rc::Rc};
 
@@ -35,13 +35,13 @@ pub(crate) trait Storage: Clone + 'static {
     /// Sets attributes of an open file.
     async fn set(&self, file: &Self::File, what: Attributes) -> io::Result<()>;
 
-    /// What file system an open file is in.
+    /// Returns the file system of an open file.
     async fn file_system(&self, _: &Self::File) -> io::Result<FileSystem> {
         Err(Errno::NOSYS.into())
     }
 
-    /// What may stand for the file at a client, its position at `at`: itself, or if it is elsewhere
-    /// a copy to read, or a pipe that is written to it.
+    /// Returns a descriptor that stands for the file at a client, its position at `at`: itself, or
+    /// if it is elsewhere a copy to read, or a pipe that is written to it.
     async fn stand_in(&self, file: &Self::File, at: u64, is_copy: bool) -> io::Result<Self::File>;
 
     /// True if a server is lost: then every file it has fails with `EIO`.
@@ -185,7 +185,7 @@ impl Machine {
     }
 }
 
-/// What fills `slot` with the result of `call`, on whatever thread.
+/// Returns a closure that fills `slot` with the result of `call`, on any thread.
 fn filling<T: Send + 'static>(
     slot: &names::Shared<T>,
     call: impl Fn() -> io::Result<T> + Send + 'static,

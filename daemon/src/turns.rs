@@ -1,4 +1,4 @@
-//! Who may change a file now: one task alone, or several writes together.
+//! Turns to change a file: one task alone, or several writes together.
 //!
 //! Writes that a client has in flight together go to places of their own, and nobody promises them
 //! an order, so they share the turn. Who wants it alone waits until those have left, and no other

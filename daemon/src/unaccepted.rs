@@ -10,7 +10,7 @@ use crate::throttle::Throttle;
 /// Between a connection that could not be accepted and the next try.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a listener does about them.
+/// Back-off of a listener for connections that cannot be accepted.
 #[derive(Debug)]
 pub(crate) struct Unaccepted {
     handle: Handle,

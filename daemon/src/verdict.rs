@@ -5,7 +5,7 @@ use std::{borrow::Borrow, io};
 use rustix::io::Errno;
 use wire::Value;
 
-/// What a request comes to: its value, or the error the program sees.
+/// Result of a request: its value, or the error the program sees.
 pub(crate) type Verdict = Result<u64, Errno>;
 
 /// The value word of a completion.
@@ -13,7 +13,7 @@ pub(crate) fn value(verdict: Verdict) -> u64 {
     Value(verdict.map_err(Errno::raw_os_error)).encode()
 }
 
-/// What a value word says.
+/// Decodes a value word.
 pub(crate) fn verdict(value: u64) -> Verdict {
     Value::decode(value).0.map_err(Errno::from_raw_os_error)
 }

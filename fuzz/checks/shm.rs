@@ -1,5 +1,5 @@
-//! What holds whatever a client writes into its segment: used by the fuzz targets and, from seeded
-//! bytes, by the tests of `shm`.
+//! Invariants under any bytes that a client writes into its segment: used by the fuzz targets and,
+//! from seeded bytes, by the tests of `shm`.
 //!
 //! `data` is a script of nine bytes a step: what to do, and a word for the client to write.
 #![expect(

@@ -1,5 +1,5 @@
-//! What holds for any bytes a peer sends: used by the fuzz targets and, from seeded bytes, by the
-//! tests of `wire`.
+//! Invariants under any bytes that a peer sends: used by the fuzz targets and, from seeded bytes,
+//! by the tests of `wire`.
 
 use wire::{
     ENTRY_WORDS, Entry, FRAME_LEN_MAX, Frame, Greeting, HEADER_LEN, MESSAGE_LEN, Message, Request,

@@ -34,7 +34,7 @@ pub(super) const BURST_NAMES: [&str; 4] = [
     "client/cpu_ns/4KiB",
 ];
 
-/// What is done, in calls of how many bytes, and where.
+/// One case: operation, size in bytes, and place.
 type Cell = (Verb, usize, Where);
 
 /// Measured with the other policy under either daemon as well: what the targets are stated for.
@@ -158,7 +158,7 @@ fn names(side: &str, (verb, size, place): Cell, place_name: &str, idle: Idle) ->
     [format!("{start}/{place_name}{idle}"), format!("{start}{kind}{idle}")]
 }
 
-/// What a ratio's name ends in: nothing on the file system the targets are stated for, which is the
+/// Suffix of a ratio's name: empty on the file system the targets are stated for, which is the
 /// disk's for `hybrid` and the tmpfs for `delegate`.
 fn ratio_suffix(side: &str, (verb, size, place): Cell, place_name: &str) -> String {
     let usual = if side == "delegate" { Memory } else { Disk };
@@ -169,7 +169,7 @@ fn ratio_suffix(side: &str, (verb, size, place): Cell, place_name: &str) -> Stri
     }
 }
 
-/// What a case's name ends in when the daemon does not idle as it usually does for this side.
+/// Suffix of a case's name when the daemon does not idle as usual for this side.
 fn idle_suffix(side: &str, idle: Idle) -> &'static str {
     match (side, idle) {
         ("delegate", Idle::Park) => "/park",

@@ -101,7 +101,7 @@ fn minus(
     Ok(rest)
 }
 
-/// What client and daemon share for one lane.
+/// Memory that client and daemon share for one lane.
 #[derive(Default)]
 struct Shared {
     lane: Box<Lane>,

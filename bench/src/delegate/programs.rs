@@ -1,4 +1,4 @@
-//! What unmodified programs pay for being delegated: streams of the C library, and starting.
+//! Costs of delegation for unmodified programs: streams of the C library, and starting.
 
 use std::{
     process::{Command, Stdio},

@@ -19,7 +19,7 @@ use crate::{
 /// Delegates every file.
 const EVERYTHING: &str = "/**=delegate";
 
-/// What the daemon does when idle.
+/// The daemon's idle policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Idle {
     Park,
@@ -27,7 +27,7 @@ pub(super) enum Idle {
     Poll,
 }
 
-/// Who takes part in a case besides `native`.
+/// Participants of a case besides `native`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Players {
     pub(super) hybrid: bool,
@@ -51,7 +51,7 @@ pub(super) struct Bench<'a> {
 pub(super) struct Fleet {
     /// `native`, `hybrid`, `delegate`.
     pub(super) sides: [Side; 3],
-    /// What a program needs to run under policy `hybrid`.
+    /// Environment of a program under policy `hybrid`.
     pub(super) environment: Result<Environment, String>,
     daemon: Result<Daemon, String>,
 }

@@ -27,10 +27,10 @@ use crate::{
 
 const PAGE: usize = 4096;
 
-/// What executes the calls.
+/// Executor of the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Engine {
-    /// What the daemon would choose.
+    /// The daemon's choice.
     Auto,
     /// io_uring.
     Uring,
@@ -203,7 +203,7 @@ impl Iterator for Blocks {
     }
 }
 
-/// What the tasks share that each keep one call going.
+/// State shared by the tasks that each keep one call in flight.
 struct Calls {
     engines: Engines,
     pool: Pool,

@@ -118,7 +118,7 @@ struct Runner {
     turn: Duration,
 }
 
-/// What a turn took, or several; times in microseconds.
+/// Cost of one or several turns; times in microseconds.
 #[derive(Clone, Copy, Default)]
 struct Took {
     /// Bytes it has asked for.

@@ -8,7 +8,7 @@ use std::{
 
 use crate::worker;
 
-/// What threads have computed so far.
+/// Progress of the computing threads.
 #[derive(Debug)]
 pub(super) struct Computation {
     steps: Vec<Steps>,

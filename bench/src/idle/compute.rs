@@ -45,7 +45,7 @@ struct Turn {
     iops: f64,
 }
 
-/// What a turn of the computation has beside it.
+/// Load beside a turn of the computation.
 #[derive(Clone, Copy, Debug)]
 enum Beside {
     Nobody,

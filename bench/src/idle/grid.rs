@@ -16,7 +16,7 @@ pub(super) const INTERRUPT: usize = 0;
 pub(super) const PARK: usize = 1;
 pub(super) const POLL_IDLE: usize = 2;
 
-/// What was measured.
+/// All measurements.
 pub(super) struct Grid {
     pub(super) cells: Vec<Cell>,
     /// Once more, those of which the peaks and the scaling are taken.
@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub(super) depth: usize,
 }
 
-/// What was measured in one cell: for every policy its rounds, or why there are none.
+/// Measurements of one cell: for every policy its rounds, or why there are none.
 pub(super) struct Cell {
     pub(super) place: Place,
     pub(super) rounds: [Result<Vec<Round>, String>; POLICIES.len()],

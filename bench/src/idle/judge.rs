@@ -1,4 +1,4 @@
-//! What the grid says: rows of every cell, and the rows and ratios that have targets.
+//! Verdicts on the grid: rows of every cell, and the rows and ratios that have targets.
 //!
 //! # When a cell is below
 //!
@@ -35,7 +35,7 @@ use crate::{
 
 /// So many standard deviations to either side hold a sum with a probability of 95 %.
 const DEVIATIONS: f64 = 1.96;
-/// What `skip` and `report` say besides the cells.
+/// Rows of `skip` and `report` besides the cells.
 const RATIOS: [&str; 6] = [
     "iops/max_cell",
     "iops/peak",
@@ -45,7 +45,7 @@ const RATIOS: [&str; 6] = [
     "scaling/max_cell/native",
 ];
 const FINAL: &str = "final/";
-/// What there is of a cell and a policy.
+/// Values of a cell and a policy.
 const VALUES: [&str; 4] = ["iops", "mean", "p50", "p99"];
 const ROWS: [&str; 3] = ["latency_cut/max_cell", "cells/below/interrupt", "cells/below/park"];
 

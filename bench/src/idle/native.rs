@@ -1,4 +1,4 @@
-//! What the cores can do without a daemon: the same writes, as plain system calls of a thread each.
+//! Rate of the cores without a daemon: the same writes, as plain system calls of a thread each.
 //!
 //! The peak is in a cell of few files that stay in the cache. As many files and buffers as the
 //! largest cell has do not: threads that go round them wait for memory, and so does a daemon. How

@@ -1,4 +1,4 @@
-//! What a poll round costs an executor by how many sources it looks after, one of which is busy.
+//! Cost of a poll round by the number of sources an executor looks after, one of which is busy.
 //!
 //! A round is a turn of the executor. Sources are of two kinds. *Registered* ones are asked one by
 //! one, at most 64 in a round: `/round` is what a round takes, `/visit` how long the busy one waits

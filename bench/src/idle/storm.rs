@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// The file to write; as long as it is to be.
     #[arg(long)]
     file: PathBuf,
-    /// Whose the file is: GLOB=POLICY.
+    /// Rule of the file: GLOB=POLICY.
     #[arg(long)]
     rule: String,
 }
@@ -87,7 +87,7 @@ fn run(fd: RawFd, line: &str, random: &mut fastrand::Rng) -> anyhow::Result<Hist
     written
 }
 
-/// What writes need that are started.
+/// Parts needed to start writes.
 struct Starter<'a> {
     queue: Queue,
     fd: RawFd,

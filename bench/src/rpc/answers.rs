@@ -1,4 +1,4 @@
-//! What a client is told: how many packets it may send, the same number of its others being served.
+//! Grants to a client: how many packets it may send, the same number of its others being served.
 //!
 //! Credits return many at a time: an answer costs a system call, and what it sets off in the client
 //! another. Clients that may send more in all than has a place are given leave in order of asking.
@@ -21,7 +21,7 @@ const BATCH_LEN: usize = 1 << 20;
 /// Credits of one client.
 pub(crate) struct Answers {
     server: Rc<Server>,
-    /// What was granted and not yet used.
+    /// Grants not yet used.
     pub(crate) grants: Grants,
     /// The places of packets that may be sent, or are being served.
     places: RefCell<Option<Credit>>,

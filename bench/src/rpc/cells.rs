@@ -1,4 +1,4 @@
-//! What is run in every round, and what follows from it.
+//! Runs of every round, and their results.
 
 use std::path::PathBuf;
 
@@ -44,8 +44,8 @@ const PEERS: [(Program, &str); 4] = [
 /// Of one case, one a round, or why there are none.
 pub(super) type Values<T> = Result<Vec<T>, String>;
 
-/// What was measured of one size beside one place. Rates are in MB/s. A machine's network is not
-/// the same from one second to the next, so it is measured anew beside each place.
+/// Measurements of one size beside one place. Rates are in MB/s. A machine's network is not the
+/// same from one second to the next, so it is measured anew beside each place.
 struct Cell {
     run: Run,
     path: PathBuf,
@@ -260,7 +260,7 @@ impl Cell {
         }
     }
 
-    /// What it reports.
+    /// Returns the names of its rows.
     fn names(&self) -> Vec<String> {
         let (size, end, transport) =
             (size_name(self.run.size), &self.suffix, name(self.run.transport));
@@ -277,7 +277,7 @@ impl Cell {
         rows.chain(ratios).chain(local).chain(cpu).collect()
     }
 
-    /// What one core can reach at most, with this network, this storage, and this CPU time.
+    /// Returns the upper bounds of one core, with this network, this storage, and this CPU time.
     fn limits(&self) -> [Values<f64>; 3] {
         let cpu = combine(&self.request, &self.file, |request, file| {
             rate_of(&self.run, request.core_ns + file.core_ns)
@@ -285,7 +285,7 @@ impl Cell {
         [rates(&self.run, &self.request), rates(&self.run, &self.file), cpu]
     }
 
-    /// What others reach with the storage and with the network.
+    /// Returns the rates of other programs with the storage and with the network.
     fn bounds(&self) -> Vec<Values<f64>> {
         let request = rates(&self.run, &self.request);
         let network = (self.run.transport == Transport::Tcp).then(|| self.network.clone());

@@ -21,7 +21,7 @@ const BEST: &str = "connections/256/4KiB/tcp:best";
 /// Bytes of a run, also of a short bench: each of many clients has several turns in one.
 const VOLUME: u64 = 1 << 30;
 
-/// What was measured of each number of clients: the same index is the same round.
+/// Measurements of each number of clients: the same index is the same round.
 pub(super) struct Crowds {
     run: Run,
     only: Only,

@@ -1,4 +1,4 @@
-//! What one client has sent, and how it is stored.
+//! Packets of one client, and how they are stored.
 //!
 //! Short packets that came together and continue each other in the file are stored together: each
 //! by itself would cost more than its copy. No packet waits for another that has not come yet.
@@ -15,7 +15,7 @@ const GATHERED_LEN_MAX: usize = 64 << 10;
 /// No more bytes are stored together: all of them are still in the cache.
 const GROUP_LEN: usize = 256 << 10;
 
-/// What one client has sent.
+/// Packets of one client.
 pub(crate) struct Intake {
     server: Rc<Server>,
     answers: Rc<Answers>,

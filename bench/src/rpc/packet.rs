@@ -1,4 +1,4 @@
-//! What crosses between client and server, in every program compared.
+//! Wire format between client and server, in every program compared.
 //!
 //! A packet is an offset in the file, 8 bytes, and as many bytes as the run says. The answer is a
 //! number of credits, 8 bytes: at first what may be on the way, then one for every packet served.
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) lends: bool,
 }
 
-/// What carries the packets.
+/// Transport of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Transport {
     Tcp,
@@ -51,7 +51,7 @@ impl Run {
         self.size.min(if is_lent_by_ucx { PIECE_LEN } else { SOCKET_LEN_MAX })
     }
 
-    /// What a client may have on the way, bytes: the window of its connection. Whom the window
+    /// Returns the window of a connection: the bytes a client may have in flight. Whom the window
     /// stops goes on when it opens: on the server's core, or in small steps.
     pub(crate) fn window_len(&self) -> usize {
         self.share() as usize * (NUMBER_LEN + self.size)

@@ -18,7 +18,7 @@ use crate::meter::{Meter, Sample};
 
 const PAGE: usize = 4096;
 
-/// What the tasks of one server share.
+/// State shared by the tasks of one server.
 struct Shared {
     meter: Meter,
     run: Run,

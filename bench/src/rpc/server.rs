@@ -22,7 +22,7 @@ use crate::meter::{Meter, Sample};
 /// Clients send longer packets at any time, and shorter ones in turns. As in the daemon.
 const SHORT_LEN_MAX: usize = 8 << 10;
 
-/// What a run does with packets.
+/// Treatment of packets in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Part {
     /// Receives them, and writes nothing.
@@ -114,7 +114,7 @@ impl Server {
         sample
     }
 
-    /// What the run took, once all packets are served.
+    /// Returns the cost of the run, once all packets are served.
     pub(crate) async fn sample(&self) -> anyhow::Result<Sample> {
         self.news.until(|| self.is_done()).await;
         Ok(Sample { unfairness: self.unfairness(), ..self.meter.sample() })

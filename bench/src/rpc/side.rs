@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{file::side::open, meter::Sample, speaker::say, worker::pin};
 
-/// What serves.
+/// The server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Program {
     /// The runtime of this project.

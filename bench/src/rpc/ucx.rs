@@ -205,7 +205,7 @@ impl Memory for Landed {
     }
 }
 
-/// What every packet holds.
+/// Content of every packet.
 struct Shared(Buffer);
 
 impl AsRef<[AtomicU8]> for Shared {

@@ -17,7 +17,7 @@ const COUNTS: [u32; 5] = [1, 64, 1024, 16_384, 65_536];
 const MANY: u32 = 16_384;
 /// Rounds then.
 const ROUNDS_MANY: usize = 5;
-/// What every task asks for in a block.
+/// Bytes that every task asks for in a block.
 const CHUNK: u64 = 4096;
 
 /// Measures the most tasks on both file systems.

@@ -35,7 +35,7 @@ const PARTICLE_LEN: u64 = 52;
 /// Longest that one job may run, in seconds.
 const DEADLINE: &str = "300";
 
-/// What the program is compiled from.
+/// Sources of the program.
 const SOURCES: &[(&str, &str)] = &[
     ("tasks.c", include_str!("../../mpi/tasks.c")),
     ("sion_mpi.c", include_str!("../../../multifile/capi/shims/sion_mpi.c")),
@@ -157,7 +157,7 @@ fn simulate(report: &mut Report, suffix: &str, particles: u64, run: &Run<'_>) {
     }
 }
 
-/// What a row says.
+/// Unit of a row.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
     Ms,

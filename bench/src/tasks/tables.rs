@@ -1,4 +1,5 @@
-//! What does not depend on bandwidth: memory, density, collective operations, opening one task.
+//! Results that do not depend on bandwidth: memory, density, collective operations, opening one
+//! task.
 
 use std::{
     cell::Cell, env, fs, os::unix::fs::MetadataExt as _, path::Path, process::Command, thread,
@@ -19,7 +20,7 @@ const MIB: f64 = 1_048_576.0;
 const SMALL: (u32, usize, u64) = (1024, 100, 1 << 20);
 /// Ranks that open and close together.
 const RANKS: u32 = 64;
-/// What is counted of them, in the order of [`together`].
+/// Steps that are counted, in the order of [`together`].
 const STEPS: [&str; 4] = ["open", "write", "close", "open/read"];
 /// How they open, and what the names of the cases end in then.
 const WAYS: [(Way, &str); 4] =
@@ -146,7 +147,7 @@ enum Way {
     Plain,
     /// Two tasks for each rank.
     Mapped,
-    /// What ranks write goes to the streams of some of them.
+    /// Ranks' data goes to the streams of some of them.
     Merge,
     /// Two physical files, each with a copy.
     Buddy,

@@ -21,12 +21,12 @@ use crate::{report::Report, spread::Spread, stream::Stream};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// What chunks are aligned to.
+/// Alignment of chunks.
 const ALIGNMENT: u32 = 1 << 20;
 /// Ranks that write together.
 const RANKS: u32 = 4;
 
-/// What a multifile is compared with.
+/// Peer of a multifile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     /// `write` on a plain file.

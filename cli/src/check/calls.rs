@@ -16,7 +16,7 @@ pub(super) fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.names.split_ascii_whitespace().any(|known| known == name))
 }
 
-/// What is so of interposed calls, too.
+/// Advice that applies to interposed calls, too.
 pub(super) const WALKS: &str =
     "walks the real folders: correct, undelegated (a mapped folder is empty to it)";
 

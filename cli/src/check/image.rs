@@ -26,7 +26,7 @@ const ORDER_AT: usize = 5;
 const ORDER_LITTLE: u8 = 1;
 const MACHINE_AT: usize = 18;
 
-/// What was found in a file.
+/// Kind of content found in a file.
 #[derive(Debug)]
 pub(super) enum Content {
     /// An ELF file for this machine.

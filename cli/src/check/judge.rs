@@ -1,4 +1,4 @@
-//! What the contents of a program mean for delegation.
+//! Meaning of a program's contents for delegation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ pub(super) struct Calls {
 pub(super) struct Uncovered {
     symbol: String,
     effect: &'static str,
-    /// Whose call it is.
+    /// Objects that make the call.
     objects: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the process was given: its variables, and the folder it was started in.
+//! The process's environment: its variables, and the folder it was started in.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ impl Environment {
         (!value.is_empty()).then_some(value)
     }
 
-    /// What is set for UCX.
+    /// Returns the variables set for UCX.
     pub(crate) fn ucx_variables(&self) -> Vec<(String, String)> {
         let all = self.variables.iter().filter_map(|(n, v)| n.to_str().zip(v.to_str()));
         all.filter(|(n, _)| n.starts_with("UCX_")).map(|(n, v)| (n.into(), v.into())).collect()

@@ -1,5 +1,5 @@
-//! What jobs have left whose daemon was killed, and whoever waited for it too: as when a batch
-//! system kills all that a job has on a node.
+//! Folders of jobs whose daemon and waiting `run` were both killed, as when a batch system kills
+//! all that a job has on a node.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ pub(crate) fn sweep(environment: &Environment) {
     }
 }
 
-/// Whoever starts a daemon there has the lock until it listens.
+/// Clears the folder under the lock that the starter of a daemon holds until it listens.
 fn clear_if_deserted(job: &Job) {
     let is_deserted = || control::is_deserted(&job.folder) && is_made(&job.folder);
     if !is_deserted() || check_private(&job.folder).is_err() || !is_of_this_node(job) {

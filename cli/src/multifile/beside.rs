@@ -130,7 +130,7 @@ impl Beside {
         File::open(&self.parent).and_then(|parent| parent.sync_all()).map_err(failed)
     }
 
-    /// What the new files do not replace of the set they replace.
+    /// Returns the files of the old set that the new files do not replace.
     fn leftover(&self, names: &[OsString]) -> Leftover {
         let kept: BTreeSet<PathBuf> = names.iter().map(|name| self.parent.join(name)).collect();
         match &self.set {

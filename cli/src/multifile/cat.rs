@@ -146,7 +146,8 @@ fn all(
     Ok(damaged)
 }
 
-/// What the blocks of a task must be, or one of them; `None` in a file without checksums.
+/// Returns the expected lengths and checksums of a task's blocks, or of one; `None` in a file
+/// without checksums.
 fn sums(
     reader: &Reader<File>,
     task: usize,

@@ -5,7 +5,7 @@ use std::{
     vec::IntoIter,
 };
 
-/// What a block must be: its length in bytes, and its CRC-32C.
+/// Expected length in bytes of a block, and its CRC-32C.
 pub(crate) type Block = (u64, u32);
 
 /// Hands on everything that is written to it, be it as expected or not.

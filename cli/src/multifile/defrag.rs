@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{failure::Failure, output, report, size::Size};
 
-/// What one thread copies at a time, so that one long stream has several.
+/// Bytes that one thread copies at a time, so that one long stream has several.
 const PIECE_LEN: u64 = 64 << 20;
 
 /// Room for more names behind those of a coalesced multifile, which takes no space: their next
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What a new multifile is made of.
+/// Parameters of a new multifile.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// File-system block size that chunks are aligned to, like 4KiB; 1 packs them.
@@ -165,7 +165,7 @@ pub(crate) type Open<'a> = dyn Fn(usize, u64) -> Result<Box<dyn io::Read>, Failu
 /// Where the streams of a new multifile come from.
 pub(crate) struct Source<'a> {
     pub(crate) open: &'a Open<'a>,
-    /// What it means that reading a task failed.
+    /// Turns an error of reading a task into a failure.
     pub(crate) failed: &'a (dyn Fn(usize, &io::Error) -> Failure + Sync + 'a),
 }
 

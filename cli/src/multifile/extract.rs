@@ -100,7 +100,7 @@ pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
     output::print(&format!("{file}: {}, {bytes}\n", report::count(files, "name", "s")))
 }
 
-/// What is to be extracted, each folder before what is in it.
+/// Returns the paths to extract, each folder before its content.
 fn wanted(args: &Args, names: &Catalogue) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
     let mut paths = paths_of(names, &args.file)?;
     if args.name.is_empty() {
@@ -126,7 +126,7 @@ fn plain(name: &OsStr) -> &[u8] {
     name.as_bytes().get(..len).unwrap_or_default()
 }
 
-/// What of a path is below a folder; nothing of the folder's own.
+/// Returns the part of a path below a folder; empty for the folder itself.
 fn below<'a>(folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(folder)?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix(b"/") }

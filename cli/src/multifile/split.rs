@@ -41,7 +41,7 @@ use crate::{
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
     file: PathBuf,
-    /// What the names begin with; may name a folder.
+    /// Prefix of the names; may name a folder.
     prefix: OsString,
     #[command(flatten)]
     naming: Naming,
@@ -96,7 +96,7 @@ pub(crate) fn split(args: &Args) -> Result<(), Failure> {
     judge(&args.file, &damaged)
 }
 
-/// What was written, in the order of tasks.
+/// Files written, in the order of tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     /// Of which task a file is, and its name behind the folder of the prefix.

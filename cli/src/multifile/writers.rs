@@ -1,4 +1,4 @@
-//! Who still writes a file that was never closed: then that is why, and there is nothing to repair.
+//! Processes that still write an unclosed file: then there is nothing to repair.
 //!
 //! Programs hold no locks on what they write, so their descriptors are looked at: those of this
 //! node, as far as this user may. A program on another node is not seen.

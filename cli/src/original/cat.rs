@@ -14,7 +14,7 @@ use crate::{
     multifile::{Stopped, beside::Beside, copy_stream, damage, file_failure, inputs, open, stream},
 };
 
-/// What is asked for.
+/// A parsed command line.
 struct Cat<'a> {
     path: &'a Path,
     reader: Reader<File>,

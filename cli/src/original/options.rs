@@ -9,7 +9,7 @@ use std::{
 
 use crate::failure::Failure;
 
-/// What a command line asks for.
+/// Meaning of a command line.
 #[derive(Debug)]
 pub(super) enum Asked {
     Run(Options),

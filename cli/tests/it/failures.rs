@@ -21,7 +21,7 @@ use crate::{
     output,
 };
 
-/// What makes an output of every command, where no file may be longer than 1 KiB.
+/// Commands that create an output, where no file may be longer than 1 KiB.
 const MAKERS: [&[&str]; 4] = [
     &["join", "made", "a", "b"],
     &["split", "whole", "made."],

@@ -266,7 +266,7 @@ impl Case<'_> {
         out
     }
 
-    /// What `-a` adds.
+    /// Returns the additional lines of `-a`.
     fn blocks(&self, long: bool) -> String {
         let rule = "-".repeat(155);
         let mut out = format!("\n{rule}\n");
@@ -305,7 +305,7 @@ impl Case<'_> {
         out + &rule + "\n"
     }
 
-    /// What `-k` adds; keys are signed.
+    /// Returns the additional lines of `-k`; keys are signed.
     fn keys(&self) -> String {
         let rule = "-".repeat(155);
         let mut out = format!("{rule}\n");
@@ -327,7 +327,7 @@ impl Case<'_> {
         out + &rule + "\n"
     }
 
-    /// What `-K` adds: five records in a line.
+    /// Returns the additional lines of `-K`: five records in a line.
     fn records(&self) -> String {
         let mut out = String::new();
         for task in self.tasks() {

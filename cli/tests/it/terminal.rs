@@ -1,4 +1,4 @@
-//! What a long command shows on a terminal, and only there.
+//! Progress of a long command on a terminal, and only there.
 
 use std::{
     fs,

@@ -4,7 +4,7 @@ use std::{mem, ptr::NonNull, sync::OnceLock};
 
 use seam::{Calls, Find};
 
-/// What the client offers; `None` where nothing is delegated.
+/// Returns the client's functions; `None` where nothing is delegated.
 pub(crate) fn client() -> Option<&'static Calls> {
     static FIND: OnceLock<Option<Find>> = OnceLock::new();
     let find = (*FIND.get_or_init(find))?;

@@ -1,4 +1,4 @@
-//! What a program can ask of a file, and of the library.
+//! Questions of a program about a file, and about the library.
 
 use std::ffi::{c_char, c_int};
 

@@ -14,11 +14,11 @@ use crate::{client::client, error::set};
 /// Room before private memory, bytes: a page of any machine.
 const HEAD_LEN: usize = 64 << 10;
 
-/// What stands there.
+/// Header of an allocation.
 struct Head {
     /// Bytes, with this.
     len: usize,
-    /// Whose it is. Its children have a copy of this page alone.
+    /// Owner. Its children have a copy of this page alone.
     process: u32,
 }
 

@@ -34,7 +34,7 @@ struct Request {
     result: Option<i64>,
 }
 
-/// What came of a request.
+/// Result of a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completion {

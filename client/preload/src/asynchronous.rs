@@ -83,7 +83,7 @@ const _: () = {
     assert!(offset_of!(Head, at) == offset_of!(aiocb, aio_offset));
 };
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy)]
 enum Work {
     Read,

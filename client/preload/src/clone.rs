@@ -19,7 +19,7 @@ use crate::{
 
 type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// What a child runs, in its copy of the parent's stack.
+/// Function of a child, which runs in its copy of the parent's stack.
 struct Start {
     function: Function,
     argument: *mut c_void,
@@ -61,7 +61,7 @@ interpose! {
     }
 }
 
-/// What a child shares with its parent.
+/// Resources that a child shares with its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Neither memory nor descriptors matter: it has memory of its own.

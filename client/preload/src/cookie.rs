@@ -32,10 +32,10 @@ use crate::{
 
 /// Numbers that can have a stream of ours.
 const NUMBERS: usize = 4096;
-/// What glibc gives a stream without a descriptor.
+/// glibc's mark of a stream without a descriptor.
 const NO_DESCRIPTOR: c_int = -2;
 const CLOSED: c_int = -1;
-/// What glibc gives a stream for bytes only.
+/// glibc's mark of a stream for bytes only.
 const NO_WIDE: *mut *const c_void = ptr::without_provenance_mut(usize::MAX);
 /// Bytes of the buffer that libc gives to a stream whose file does not say.
 const BUFFER_LEN: usize = 8192;
@@ -234,7 +234,7 @@ pub(crate) fn let_all_vacate() {
     ignore(unsafe { kernel!(SYS_futex, FLUSHER.as_ptr(), WAKE, c_int::MAX) });
 }
 
-/// What has to be freed when a stream has been closed; null for libc's own.
+/// Returns the memory to free once a stream has been closed; null for libc's own.
 pub(crate) fn wide_of(fd: c_int, stream: *mut FILE) -> *mut c_void {
     match made(fd, stream) {
         // SAFETY: made here, so laid out like this.

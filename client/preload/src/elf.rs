@@ -191,8 +191,8 @@ impl Object {
         Some(tables).filter(|tables| !tables.symbols.is_null() && !tables.names.is_null())
     }
 
-    /// What an entry of the dynamic section points to. glibc has added the object's address; musl
-    /// and glibc's vDSO leave it out.
+    /// Returns the address in an entry of the dynamic section. glibc has added the object's
+    /// address; musl and glibc's vDSO leave it out.
     fn at<T>(&self, value: usize) -> *const T {
         let address = if value < self.base { self.base.wrapping_add(value) } else { value };
         ptr::with_exposed_provenance(address)

@@ -7,7 +7,7 @@ use crate::{bits::returned, kernel::Outcome};
 
 /// A C function's return value.
 pub(crate) trait Answer: Sized {
-    /// What stands for failure.
+    /// The value of failure.
     const FAILED: Self;
 
     /// The value itself; every system call's fits its function's type.

@@ -387,7 +387,7 @@ unsafe fn real_path(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
     }
 }
 
-/// What the server says of its file system; `None` when the name is not remote.
+/// Returns the server's description of its file system; `None` when the name is not remote.
 ///
 /// # Safety
 ///

@@ -36,7 +36,7 @@ interpose! {
     }
 }
 
-/// What a register holds, as an argument of a function.
+/// A register's value as an argument of a function.
 pub(crate) trait Argument {
     fn of(register: usize) -> Self;
 }
@@ -89,7 +89,7 @@ macro_rules! table {
     };
 }
 
-/// What a function has answered.
+/// Turns a function's value into an outcome.
 fn answered(value: impl Value) -> Outcome {
     match value.value() {
         -1 => Err(last()),

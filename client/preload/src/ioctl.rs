@@ -49,7 +49,7 @@ unsafe fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno>
     files.any(|fd| client.is_remote_file(fd)).then_some(Errno::OPNOTSUPP)
 }
 
-/// What a regular file answers, in the place of a placeholder; `None`: the file itself has to.
+/// Answers as a regular file in place of a placeholder; `None`: the file itself has to answer.
 ///
 /// # Safety
 ///

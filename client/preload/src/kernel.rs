@@ -14,7 +14,7 @@ use libc::{c_int, c_long};
 
 use crate::interpose::next;
 
-/// What a system call returned.
+/// Result of a system call.
 pub(crate) type Outcome<T = isize> = Result<T, Errno>;
 
 /// Makes the system call `libc::$name`.
@@ -113,7 +113,7 @@ pub(crate) unsafe fn call<const N: usize>(number: c_long, args: [usize; N]) -> O
     outcome(unsafe { trap(number, six) })
 }
 
-/// What the kernel returned in a register.
+/// Decodes the kernel's return register.
 pub(crate) fn outcome(value: isize) -> Outcome {
     match i32::try_from(value) {
         Ok(code @ -4095..=-1) => Err(Errno::from_raw_os_error(-code)),

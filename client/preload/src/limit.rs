@@ -22,7 +22,7 @@ interpose! {
     }
 }
 
-/// What a call returned that may have changed a limit of this process.
+/// Takes note of a call that may have changed a limit of this process.
 fn changed(resource: c_uint, outcome: Outcome) -> Outcome {
     if let Some(client) = client().filter(|_| resource == libc::RLIMIT_FSIZE) {
         client.limited();

@@ -61,8 +61,8 @@ fn with_content<T>(
     Ok(map(copy.as_ref().map_or(fd, AsRawFd::as_raw_fd)))
 }
 
-/// What to map in the place of a remote file: a copy of what is in it now. One that is written
-/// through the mapping cannot be had.
+/// Returns the copy to map in place of a remote file: its content now. One that is written through
+/// the mapping cannot be had.
 fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>, Errno> {
     let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
         return Ok(None);

@@ -20,7 +20,7 @@ use crate::{
     start::client,
 };
 
-/// What a regular file is ready for.
+/// Events a regular file is ready for.
 const READY: c_short = libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
 /// A number with this bit is none, which `poll` passes by. Those of files have sixteen bits.
 const HIDDEN: c_int = c_int::MIN;

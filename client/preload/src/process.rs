@@ -27,7 +27,7 @@ use crate::{
 /// `argv` or `envp`: C strings up to a null pointer.
 pub(crate) type Strings = *const *const c_char;
 
-/// What is run at a fork.
+/// A handler that is run at a fork.
 type Handler = Option<extern "C" fn()>;
 
 interpose! {

@@ -1,4 +1,4 @@
-//! What the library offers to programs that ask for more than POSIX: libkakehi finds it by name.
+//! Functions for programs that want more than POSIX: libkakehi finds them by name.
 //!
 //! A queue lies in pages of its own, for this library has no heap.
 

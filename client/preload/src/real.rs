@@ -17,7 +17,7 @@ use crate::{
 /// As the kernel counts.
 const LINKS_MAX: u32 = 40;
 
-/// What is left of a path, at the end of its room: what a link leads to goes before it.
+/// Remainder of a path, at the end of its room: the target of a link goes before it.
 struct Rest {
     bytes: Room,
     from: usize,

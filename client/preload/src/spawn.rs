@@ -1,5 +1,5 @@
-//! What a child of `posix_spawn` is given. libc carries the actions out by itself, past every
-//! wrapper, so whatever they hand on has to be real by then.
+//! Files of a child of `posix_spawn`. libc carries the actions out by itself, past every wrapper,
+//! so whatever they hand on has to be real by then.
 
 use core::{
     ffi::c_void,

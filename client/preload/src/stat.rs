@@ -1,4 +1,4 @@
-//! What a file is. The size of a file that is being written has to be right.
+//! Status of files. The size of a file that is being written has to be right.
 
 use core::mem::MaybeUninit;
 
@@ -13,7 +13,7 @@ use crate::{
     start::{client, text},
 };
 
-/// What `fstatat` and `statx` know.
+/// Flags of `fstatat` and `statx`.
 const KNOWN_FLAGS: c_int =
     AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_SYNC_TYPE;
 
@@ -186,7 +186,7 @@ fn settled(
     if client.settle(device, inode) { ask() } else { Ok(first) }
 }
 
-/// What the client knows of a delegated file; `None` when the kernel knows it.
+/// Returns the client's status of a delegated file; `None` when the kernel has it.
 ///
 /// # Safety
 ///

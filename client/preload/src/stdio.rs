@@ -71,7 +71,7 @@ interpose! {
     }
 }
 
-/// What the mode of `fopen` says.
+/// Parsed mode of `fopen`.
 #[derive(Clone, Copy)]
 pub(crate) struct Mode {
     /// `O_*` bits of the file.

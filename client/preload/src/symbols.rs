@@ -19,7 +19,7 @@ use crate::{
     start::text,
 };
 
-/// What a library is called that is libc, or a part of it before glibc 2.34.
+/// Names of libc's libraries, also of its parts before glibc 2.34.
 const LIBC: [&[u8]; 6] = [b"libc.so", b"libc-", b"libpthread", b"librt", b"libc.musl", b"ld-musl"];
 
 interpose! {

@@ -85,7 +85,7 @@ interpose! {
     }
 }
 
-/// What every other file answers.
+/// The answer of every other file.
 const NONE: Outcome = Err(Errno::NOTTY);
 
 /// Asks libc, unless the file is none that could be a terminal.

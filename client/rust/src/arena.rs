@@ -1,4 +1,4 @@
-//! Who has which part of the session's arena: a buddy allocator over blocks of 64 KiB.
+//! The parts of the session's arena and their owners: a buddy allocator over blocks of 64 KiB.
 //!
 //! Allocations are powers of two at multiples of their own size. The lowest free place wins, so
 //! that memory touched before is used again. What a program has is *lent*, and remembered by where
@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-/// What is taken is a multiple of it, bytes.
+/// Unit of allocation, bytes.
 pub(crate) const BLOCK: u64 = 64 << 10;
 /// Blocks that can be tracked: 1 GiB of arena.
 const BLOCKS_MAX: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! What is asked and changed of remote files and folders, by name or by descriptor.
+//! Attributes of remote files and folders, read and changed by name or by descriptor.
 //!
 //! `None`: it is not remote, the caller asks the kernel.
 
@@ -114,7 +114,7 @@ impl Client {
     }
 }
 
-/// What an answer has put into a lane's buffer.
+/// Reads an answer in a lane's buffer.
 fn file_system_in(lane: &Lane<'_>) -> io::Result<FileSystem> {
     let mut bytes = [0; FileSystem::LEN];
     copy_out(&mut bytes, lane.buffer());

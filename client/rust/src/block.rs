@@ -24,7 +24,7 @@ struct Part {
 }
 
 impl Part {
-    /// What fits of `len` bytes.
+    /// Returns the part of `len` bytes that fits.
     fn of(arena_at: u64, len: usize) -> Self {
         let most = usize::try_from(arena::BLOCK).unwrap_or(usize::MAX);
         Self { arena_at, len: len.min(most) }

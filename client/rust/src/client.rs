@@ -28,10 +28,10 @@ use crate::{
 
 /// Connections a chain of forks can have one after the other: each child needs its own.
 const CONNECTIONS: usize = 16;
-/// What a session costs a process, in costs of staging one file.
+/// Cost of a session to a process, in costs of staging one file.
 const SESSION_COST: u32 = 10;
 
-/// Who listens at the other end of a socket, in the words of `SO_PEERCRED`.
+/// The process at the other end of a socket, in the words of `SO_PEERCRED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The user.
@@ -40,7 +40,7 @@ pub struct Peer {
     pub process: Option<Pid>,
 }
 
-/// What a process does with its own descriptors, which no safe code can vouch for.
+/// Operations on a process's own descriptors, which no safe code can vouch for.
 pub trait Host: Sync {
     /// Makes a number usable that the program passed in or still has open.
     fn borrow(&self, fd: RawFd) -> BorrowedFd<'static>;
@@ -62,7 +62,7 @@ pub trait Host: Sync {
         fs::openat(self.borrow(dir), path, flags, mode).map(IntoRawFd::into_raw_fd)
     }
 
-    /// Who listens at the other end of a connected Unix socket.
+    /// Returns the process at the other end of a connected Unix socket.
     ///
     /// # Errors
     ///
@@ -307,7 +307,7 @@ impl Client {
             && !self.is_swept.swap(true, Ordering::AcqRel)
     }
 
-    /// What all processes of the job share, if its daemon lives.
+    /// Returns the memory that all processes of the job share, if its daemon lives.
     pub(crate) fn job(&'static self) -> Option<&'static Job> {
         if let Some(connection) = self.connected() {
             return Some(&connection.job);

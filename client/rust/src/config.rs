@@ -1,4 +1,4 @@
-//! What the environment says, as `kakehi run` put it there.
+//! Configuration from the environment, as `kakehi run` put it there.
 
 use core::{error, fmt, time::Duration};
 
@@ -55,7 +55,7 @@ pub enum Setting {
     Rank(Launcher),
 }
 
-/// Whose variable says the rank.
+/// The launcher whose variable gives the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launcher {
     /// Open MPI's `mpirun`.

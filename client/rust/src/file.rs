@@ -1,4 +1,4 @@
-//! What the client knows of the program's open files.
+//! The client's record of the program's open files.
 //!
 //! An open file is *fresh* until the first delegated call on it: the kernel keeps its position, and
 //! nobody else knows of it. With the first staged write it gets a [`Link`] (a slot at the daemon)
@@ -71,13 +71,13 @@ pub(crate) struct OpenFile {
     pub(crate) window: Option<Window>,
     /// Time that the kernel took for the small writes it had before staging repays its hand-over.
     pub(crate) spent: Duration,
-    /// What the cheapest of them cost.
+    /// Cost of the cheapest of them.
     pub(crate) write_cost: Cost,
     /// An error of a staged write that outlived its link, for the next write or close to report.
     pub(crate) owed: Option<Errno>,
 }
 
-/// What the program's numbers of a file refer to.
+/// Target of the program's numbers of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     /// The file.
@@ -92,7 +92,7 @@ pub(crate) enum Descriptor {
 }
 
 impl Descriptor {
-    /// What they refer to once they are to be used without the client.
+    /// Returns their target once they are used without the client.
     pub(crate) const fn replaced(self) -> Self {
         match self {
             Self::Real | Self::Placeholder => Self::Real,
@@ -134,7 +134,7 @@ pub(crate) struct Log {
     pub(crate) is_refused: bool,
     /// Its drains in a row that the file system was slow at.
     pub(crate) slow_drains: u8,
-    /// What its cheapest drain cost.
+    /// Cost of its cheapest drain.
     pub(crate) drain_cost: Cost,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,

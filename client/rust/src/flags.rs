@@ -1,5 +1,5 @@
-//! What `fcntl` gets and sets of a file whose descriptor is a placeholder or a pipe, which have
-//! other flags.
+//! File flags that `fcntl` gets and sets where the descriptor is a placeholder or a pipe, which
+//! have other flags.
 
 use rustix::{fd::RawFd, fs};
 

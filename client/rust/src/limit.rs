@@ -30,7 +30,7 @@ impl Client {
 }
 
 impl Locked {
-    /// What the daemon would do to a file's size the kernel does, if that is limited.
+    /// Detaches the file if its size is limited: the kernel then does what the daemon would.
     pub(crate) fn leave_if_limited(&mut self) {
         if self.descriptor == Descriptor::Placeholder && size_limit().is_some() {
             self.leave(Reason::Unsupported);
@@ -65,8 +65,8 @@ pub(crate) fn size_limit() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
-/// What a program gets that exceeds the limit: the signal, which it may survive, and the error.
-/// Nothing is locked.
+/// Raises the signal of a program that exceeds the limit, which it may survive, and returns the
+/// error. Nothing is locked.
 pub(crate) fn exceeded() -> Errno {
     match kill_process(getpid(), Signal::XFSZ) {
         Ok(()) | Err(_) => Errno::FBIG,

@@ -179,7 +179,7 @@ impl Client {
         Ok(Place { slot, is_adopted: true, start: 0, len: 0 })
     }
 
-    /// What a descriptor stands for that is not one of this process's own files.
+    /// Returns the meaning of a descriptor that is not one of this process's own files.
     fn stand_in_of(&'static self, fd: RawFd) -> StandIn {
         let Some(config) = self.active().filter(|config| config.has_remote()) else {
             return StandIn::None;
@@ -288,7 +288,7 @@ impl Client {
     }
 }
 
-/// What a descriptor may stand for.
+/// Meaning of a descriptor.
 enum StandIn {
     None,
     /// If the daemon knows it: a remote file that is written.

@@ -27,7 +27,7 @@ pub(crate) struct Locked {
     pub(crate) client: &'static Client,
     pub(crate) fd: RawFd,
     pub(crate) id: FileId,
-    /// What is outside of the lock.
+    /// State outside of the lock.
     pub(crate) entry: &'static FileEntry,
     pub(crate) file: Guard<'static, OpenFile>,
 }

@@ -23,7 +23,7 @@ use crate::{
 /// A name as the program gives it: relative to an open folder.
 pub(crate) type Name<'a> = (RawFd, &'a CStr);
 
-/// What a name ends in.
+/// End of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// A name like any other.
@@ -282,8 +282,8 @@ impl Client {
 }
 
 impl Client {
-    /// What the daemon said, or, when it was killed before it said anything, whether it had done
-    /// what it was asked for: to make the call again would fail then.
+    /// Returns the daemon's answer, or, when it was killed before it answered, finds out if the
+    /// request was executed: a second call would fail then.
     fn unless_done(
         &'static self,
         said: Option<io::Result<()>>,

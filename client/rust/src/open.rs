@@ -205,8 +205,8 @@ impl Client {
         self.files.add(OpenFile { left, ..file::fresh(device, inode, flags) })
     }
 
-    /// What a number stands for. One that is not known is a file that somebody else opened, which
-    /// is left to the kernel, or none.
+    /// Returns the file of a number. One that is not known is a file that somebody else opened,
+    /// which is left to the kernel, or none.
     pub(crate) fn look_up(&'static self, fd: RawFd) -> Entry {
         match self.table.get(fd) {
             entry @ Entry::Opened(_) => self.examine(fd, entry),

@@ -85,7 +85,7 @@ struct Flight {
     sent: Sent,
 }
 
-/// What a transfer is to be asked for.
+/// Place of a transfer.
 struct Target {
     id: FileId,
     slot: Slot,

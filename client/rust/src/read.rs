@@ -272,7 +272,7 @@ impl Client {
     }
 }
 
-/// What a call returns that fails after `done` bytes: those, if there are any.
+/// Returns the result of a call that fails after `done` bytes: those, if there are any.
 pub(crate) fn partial(done: usize, errno: Errno) -> io::Result<usize> {
     if done > 0 { Ok(done) } else { Err(errno) }
 }

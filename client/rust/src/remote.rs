@@ -195,7 +195,7 @@ impl Locked {
     }
 }
 
-/// What the program's number refers to, the lowest that is free: nothing that can be read or
+/// Opens the target of the program's number, the lowest that is free: it can be neither read nor
 /// written.
 pub(crate) fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
     let mut memory = fs::memfd_create(c"kakehi", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;

@@ -1,5 +1,5 @@
-//! What the kernel refuses where something is given another name, in the kernel's order: a program
-//! that hears `ENOENT` makes the folder, and one that hears `EXDEV` copies.
+//! Errors of renames and links, in the kernel's order: a program that gets `ENOENT` makes the
+//! folder, and one that gets `EXDEV` copies.
 //!
 //! Asked about what a server, which is sent plain names of its own, cannot tell: remote names that
 //! end in more than a name, and those that go together with local ones.

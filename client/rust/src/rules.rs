@@ -14,7 +14,7 @@ use crate::{
     paths::{AbsolutePath, CURRENT_FOLDER, apart},
 };
 
-/// What happens to the calls on a file.
+/// Policy of the calls on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// Nothing.

@@ -17,7 +17,7 @@ const WRITTEN: u32 = 1 << 29;
 const TURNS: u32 = WRITTEN;
 const GENERATIONS: u32 = 1 << 15;
 
-/// What a number stands for.
+/// Meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// Never seen, or closed.

@@ -1,5 +1,5 @@
-//! What is large of a connection. It is there before the connection is, which is made on whatever
-//! stack the first write comes from, and that may be a signal handler's.
+//! The large tables of a connection. It is there before the connection is, which is made on
+//! whatever stack the first write comes from, and that may be a signal handler's.
 
 use shm::{LANES, Lock, lane::Requester};
 

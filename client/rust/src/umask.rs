@@ -14,7 +14,7 @@ use shm::Lock;
 
 use crate::client::Client;
 
-/// What stands before it in a thread's status, on a line of its own.
+/// Name of its line in a thread's status.
 const FIELD: &[u8] = b"Umask:";
 /// Bytes of a status that have it: before it comes a name of at most 64.
 const HEAD_LEN: usize = 256;

@@ -41,7 +41,7 @@ pub(crate) fn is_denied(process: Option<Pid>) -> bool {
     matches!(look_at(process, b"/root"), Some(Err(Errno::ACCESS | Errno::PERM)))
 }
 
-/// What a name in a process's folder in `/proc` leads to.
+/// Returns the target of a name in a process's folder in `/proc`.
 fn look_at(process: Option<Pid>, name: &[u8]) -> Option<io::Result<Stat>> {
     let mut space = [0; 32];
     let number = process?.as_raw_nonzero().get().unsigned_abs();

@@ -38,7 +38,7 @@ const WINDOW_AGE: Duration = Duration::from_millis(10);
 /// Seconds and nanoseconds of a file's last change.
 type Version = (i64, i64);
 
-/// What the daemon read ahead of the program, in the arena.
+/// Read-ahead of the daemon for the program, in the arena.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     /// Start in the arena, bytes.
@@ -70,7 +70,7 @@ impl Client {
 }
 
 impl OpenFile {
-    /// What was read ahead counts no more.
+    /// Discards the read-ahead.
     pub(crate) fn empty_window(&mut self) {
         if let Some(window) = self.window.as_mut() {
             window.filled = 0;

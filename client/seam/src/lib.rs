@@ -1,4 +1,5 @@
-//! What libkakehi finds in the preload library: a table of C functions, by a symbol's name.
+//! The table of C functions by which libkakehi finds the preload library's client, by a symbol's
+//! name.
 //!
 //! A process has one client, the preload library's. libkakehi may be of another release, so the
 //! name carries the table's version: what changes the table or what a function of it promises

@@ -243,8 +243,8 @@ impl Packed {
         }
     }
 
-    /// What the kernel has locks on in place of this open file: a file in memory that all open
-    /// files of the inode share, opened for this one.
+    /// Returns the file that holds the kernel's locks in place of this open file: a file in memory
+    /// that all open files of the inode share, opened for this one.
     pub(super) fn anchor(&self) -> io::Result<uring::File> {
         if let Some(anchor) = self.anchor.get() {
             return Ok(anchor.clone());

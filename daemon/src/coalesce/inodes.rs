@@ -26,7 +26,7 @@ use super::{
     volume::{Changing, Volume},
 };
 
-/// Who has which inode open, and which task.
+/// Open inodes and tasks, with their users.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     live: RefCell<HashMap<u64, Weak<Live>>>,
@@ -113,7 +113,7 @@ impl Users {
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) inode: u64,
-    /// What it was as its last name went.
+    /// Its last state, from when its last name was removed.
     gone: RefCell<Option<Node>>,
     /// The record is written that took its last name.
     is_noted: Cell<bool>,
@@ -165,14 +165,14 @@ impl Volume {
         live
     }
 
-    /// What an open inode is.
+    /// Returns an open inode.
     pub(super) fn node(&self, live: &Live) -> io::Result<Node> {
         let named = self.tree.borrow().node(live.inode).cloned();
         let node = live.gone.borrow().clone().or(named).ok_or(Errno::STALE)?;
         Ok(self.users.now(live.inode, node))
     }
 
-    /// What an inode is that has a name.
+    /// Returns an inode that has a name.
     pub(super) fn named(&self, inode: u64) -> io::Result<Node> {
         let node = self.tree.borrow().node(inode).cloned().ok_or(Errno::NOENT)?;
         Ok(self.users.now(inode, node))

@@ -21,7 +21,7 @@ use crate::{
     storage::Storage as _,
 };
 
-/// What `stat(2)` calls a block.
+/// Block of `stat(2)`, bytes.
 const BLOCK_LEN: u64 = 512;
 /// Bytes that are best read at a time.
 const READ_LEN: u64 = 4096;
@@ -106,7 +106,7 @@ pub(super) async fn cover(volume: &Rc<Volume>, path: &CStr) -> io::Result<()> {
     })
 }
 
-/// What a call changes of the names.
+/// Returns a call's changes to the names.
 fn changes(tree: &Tree, call: &NameCall, now: Time) -> Result<Vec<Change>, Errno> {
     let find = |path| tree.find(path, false);
     match call {

@@ -28,7 +28,7 @@ use rustix::{
 use super::{shape::Shape, tree::FOLDER, unfit::Unfit};
 use crate::place::Place;
 
-/// Who may read and write a file.
+/// Permissions of a file.
 const PERMISSIONS: u32 = 0o666;
 /// That anybody may write it.
 const WRITING: u32 = 0o222;

@@ -37,7 +37,7 @@ const NAMES_KEPT: u64 = 16 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Record {
     bytes: Vec<u8>,
-    /// What makes the names again what they were before it.
+    /// Changes that restore the names.
     undo: Vec<Change>,
     /// Inodes that lose their last name by it.
     gone: Vec<Rc<Live>>,
@@ -143,7 +143,7 @@ impl Volume {
         names.give_back(self.machine(), from, names.room()).await
     }
 
-    /// What was reserved has been given back with what was cut: has space again.
+    /// Reserves space again after a cut gave the reservation back.
     pub(super) async fn reserve_anew(&self) -> io::Result<()> {
         {
             let _taken = self.records.to_reserve.take().await;

@@ -1,6 +1,5 @@
-//! What no stream reaches, made zeros before a multifile is written on: who died while it wrote, or
-//! wrote it by other means, may have left something there, and a stream that gets longer by more
-//! than is written to it would show it.
+//! Zeroes the space beyond the streams before a multifile is continued: a killed writer may have
+//! left bytes there, and a stream that grows by more than is written to it would show them.
 
 use std::{io, ops::Range, os::fd::AsFd};
 

@@ -48,7 +48,7 @@ pub(super) struct Stream {
     is_moved: Cell<bool>,
     /// To change the length.
     turn: Turn,
-    /// Who writes shares these; who makes bytes zeros has them alone.
+    /// Shared by writes; exclusive to zero bytes.
     turns: Turns,
     turned: Notify,
 }

@@ -1,4 +1,4 @@
-//! What calls on names do to a catalogue: POSIX's rules, and no I/O.
+//! Calls on names as changes to a catalogue: POSIX's rules, and no I/O.
 //!
 //! A call is checked first, as a whole, and then says what it changes: so it happens or it does
 //! not. Paths start at the root; links are followed inside it, and lead nowhere else.
@@ -25,7 +25,7 @@ const SET_USER: u32 = 0o4000;
 /// The same of its group; of a folder: what is made in it has its group.
 const SET_GROUP: u32 = 0o2000;
 
-/// What a call is to do with an inode.
+/// Wanted access to an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wish(u32);
 
@@ -48,7 +48,7 @@ impl Wish {
     }
 }
 
-/// Who asks.
+/// The caller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct User {
     pub(super) user: u32,
@@ -78,12 +78,12 @@ impl Found {
     }
 }
 
-/// What changes have come to.
+/// Result of changes.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     /// The inodes that are gone, as they were.
     pub(super) gone: Vec<(u64, Node)>,
-    /// What makes all of it undone.
+    /// Changes that undo all of it.
     pub(super) undo: Vec<Change>,
 }
 
@@ -128,7 +128,7 @@ impl Tree {
         self.catalogue.number()
     }
 
-    /// What a stream of names says to make this tree.
+    /// Returns the stream of names that makes this tree.
     pub(super) fn stream(&self) -> Vec<u8> {
         self.catalogue.write()
     }
@@ -173,7 +173,7 @@ impl Tree {
         made
     }
 
-    /// What makes a change undone.
+    /// Returns the change that undoes one.
     fn undo(&self, change: &Change) -> Option<Change> {
         let node = |inode| self.catalogue.node(inode).map(|node| Change::Node(inode, node.clone()));
         match change {

@@ -8,7 +8,7 @@ use std::{
 use multifile::{Error, Part, name::physical};
 use rustix::io::Errno;
 
-/// What no system call says of a multifile.
+/// Faults of a multifile that no system call reports.
 #[derive(Debug)]
 pub(super) enum Unfit {
     /// Somebody else writes it, or reads it while it is to be written.
@@ -90,7 +90,7 @@ fn is_failing(why: &io::Error) -> bool {
     Errno::from_io_error(why).is_some_and(|errno| failing.contains(&errno))
 }
 
-/// What to do about a multifile that cannot be used.
+/// Returns advice for a multifile that cannot be used.
 pub(crate) fn advice(why: &io::Error) -> &'static str {
     let inner = why.get_ref();
     if let Some(unfit) = inner.and_then(|inner| inner.downcast_ref::<Unfit>()) {

@@ -386,7 +386,7 @@ impl Volume {
         self.is_begun.get() && !self.is_vain.get() && self.members.borrow().iter().any(is_gone)
     }
 
-    /// What it is, for people.
+    /// Returns the path, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.home.path
     }

@@ -239,7 +239,7 @@ impl NameCall {
 }
 
 impl Attributes {
-    /// What a request sets, of a path or a slot; times are what came behind the path.
+    /// Decodes the attributes that a request sets, of a path or a slot; times follow the path.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ fn request(rng: &mut Rng) -> Option<Request> {
     Request::decode(&Entry([kind, len, a, rng.u64(0..2), 0, 0, 0, 0])).ok()
 }
 
-/// What may come with it: paths, most often.
+/// Makes a payload: paths, most often.
 fn payload(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     if rng.u32(0..8) > 0 {

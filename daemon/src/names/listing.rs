@@ -1,4 +1,4 @@
-//! What a folder has.
+//! Listing of a folder.
 
 use std::{
     ffi::CStr,
@@ -43,7 +43,7 @@ pub(super) fn read_dir(place: &Place, path: &CStr, from: u64, room: usize) -> io
     Ok(Answer::counted(bytes))
 }
 
-/// What a name in a folder stands for. Not every file system lists types.
+/// Returns the kind of a name in a folder. Not every file system lists types.
 fn kind_of(listed: FileType, folder: BorrowedFd<'_>, name: &CStr) -> NameKind {
     let found = match listed {
         // It may be gone by now.

@@ -1,4 +1,4 @@
-//! What the kernel says of a file: by `statx(2)`, which tells when it was made, too.
+//! The kernel's status of a file by `statx(2)`, with its birth time.
 //!
 //! Device and inode alone do not tell a file from one that was made later: a file system gives the
 //! number of a file that is gone to the next.

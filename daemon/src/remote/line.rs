@@ -54,12 +54,12 @@ const UNTAKEN_LEN_MAX: usize = 2 * REQUESTS as usize * FRAME_LEN_MAX;
 const JOINED_LEN_MAX: usize = 16 << 10;
 /// Messages on their way to the peer.
 const SENDING_MAX: u64 = 4;
-/// What a message costs here besides its bytes.
+/// Overhead of a message, bytes.
 const PART_LEN: usize = 128;
 /// Time for UCX to let go of an endpoint, after which a worker is dropped without waiting.
 const PARTING: Duration = Duration::from_millis(100);
 
-/// What marks the messages of a connection as the peer's, and as ours.
+/// The marks that tell the peer's messages from ours on a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Secrets {
     pub(crate) ours: [u8; TAG_LEN],
@@ -203,7 +203,7 @@ pub(crate) enum Speaks {
     Second,
 }
 
-/// What carries the frames once they have left the stream.
+/// The connection that carries the frames once they have left the stream.
 struct Line {
     endpoint: Endpoint,
     worker: Rc<Worker>,
@@ -418,7 +418,7 @@ impl Memory for Held {
     }
 }
 
-/// What is sent as one message each: a piece of a long payload, or what is short beside each other.
+/// Cuts buffers into messages: a piece of a long payload each, or short ones together.
 fn messages(from: &[Buffer]) -> impl Iterator<Item = Buffer> {
     let is_short = |buffer: &Buffer| buffer.len() <= JOINED_LEN_MAX;
     let groups = from.chunk_by(move |one, next| is_short(one) && is_short(next));

@@ -103,12 +103,12 @@ struct World {
     network: SimNetwork<SimDisk>,
     key: Key,
     done: Rc<Cell<usize>>,
-    /// What tasks were told, to be compared with the disk.
+    /// Results that tasks were told, to be compared with the disk.
     told: Rc<RefCell<Told>>,
     kills: u64,
 }
 
-/// What the programs know.
+/// Results that programs know.
 #[derive(Default)]
 struct Told {
     /// Lines of which so many bytes were appended, and those whose append failed.
@@ -279,7 +279,7 @@ impl World {
     }
 }
 
-/// What a program does with remote files.
+/// A program's work with remote files.
 struct Program {
     group: Rc<Group<SimNetwork<SimDisk>>>,
     told: Rc<RefCell<Told>>,
@@ -379,7 +379,7 @@ impl Program {
     }
 }
 
-/// What of a line is appended by one request: others may append behind it.
+/// Returns the part of a line that one request appends: others may append behind it.
 fn first_piece(line: &[u8]) -> &[u8] {
     &line[..line.len().min(PIECE_LEN_MAX)]
 }

@@ -1,4 +1,4 @@
-//! Who is woken for answers, and when. The clients that sleep are real threads.
+//! Wake-ups for answers. The clients that sleep are real threads.
 
 use std::{
     rc::Rc,

@@ -1,4 +1,4 @@
-//! What stays in a lane while a server has no room for more, and whose turn comes next.
+//! Lanes of a server without room, and the order of their turns.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 

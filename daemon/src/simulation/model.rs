@@ -1,4 +1,4 @@
-//! What the files must hold: every accepted byte, in the order of acceptance.
+//! Expected content of the files: every accepted byte, in the order of acceptance.
 
 use std::{collections::BTreeMap, rc::Rc};
 

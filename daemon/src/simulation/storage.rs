@@ -35,7 +35,7 @@ pub(super) struct SimStorage {
     pub(super) permits: Option<Credits>,
 }
 
-/// What is stored, and what goes wrong.
+/// Stored data, and injected faults.
 pub(super) struct Disk {
     pub(super) files: RefCell<HashMap<u64, Stored>>,
     pub(super) rng: RefCell<Rng>,
@@ -65,7 +65,7 @@ impl Disk {
 #[derive(Default)]
 pub(super) struct Stored {
     pub(super) bytes: Vec<u8>,
-    /// What there was at the last sync.
+    /// Content at the last sync.
     pub(super) durable: Vec<u8>,
     /// Bytes whose write failed: what stands there is not promised.
     pub(super) tainted: Vec<bool>,

@@ -1,4 +1,4 @@
-//! Who has a file's turn together with others, and who waits for whom.
+//! Turns of a file: who shares one, and who waits for whom.
 
 use std::{
     pin::{Pin, pin},

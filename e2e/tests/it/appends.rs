@@ -68,7 +68,7 @@ fn lines_that_processes_append_under_delegate_are_whole() {
     lines_of_one_job_are_whole(&["--rule", "**/log=delegate"]);
 }
 
-/// Whoever else appends may be undelegated, or in another job.
+/// Other appenders may be undelegated, or in another job.
 #[test]
 fn lines_that_others_append_meanwhile_part_none() {
     let folder = Folder::new();

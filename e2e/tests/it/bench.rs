@@ -1,4 +1,4 @@
-//! What a bench leaves behind that does not come to its end.
+//! Traces of a bench that does not reach its end.
 
 use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 

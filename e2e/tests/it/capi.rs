@@ -25,7 +25,7 @@ use crate::{
 
 const DELEGATE: &str = "/**=delegate";
 const WARNED: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
-/// What a daemon has to do between the start of requests and its death, at most.
+/// Time that a daemon has between the start of requests and its death, at most.
 const LIFE: Duration = Duration::from_millis(600);
 
 #[test]
@@ -118,7 +118,7 @@ fn requests_of_a_daemon_that_is_killed_at_any_moment_are_done() {
     assert!(in_time > 8, "only {in_time} daemons died before the program had ended");
 }
 
-/// What is known to be in flight when the daemon dies.
+/// The requests are in flight when the daemon dies.
 #[test]
 fn requests_that_a_killed_daemon_has_not_seen_are_done() {
     for rule in ["/**=hybrid", DELEGATE] {
@@ -257,7 +257,7 @@ fn build_fortran(folder: &Folder) {
     assert_eq!(succeed(command.arg(&program).current_dir(folder.path()), SOON), alone);
 }
 
-/// What links a program with the library that is installed in a folder.
+/// Returns the flags that link a program with the library installed in a folder.
 fn flags(folder: &Folder) -> [String; 4] {
     let [include, lib] = ["include", "lib"].map(|name| folder.join(name).display().to_string());
     [format!("-I{include}"), format!("-L{lib}"), format!("-Wl,-rpath,{lib}"), "-lkakehi".into()]
@@ -299,7 +299,7 @@ impl Talk {
     }
 }
 
-/// What every call does to a file natively, and says.
+/// Returns the output and the file that every call makes natively.
 fn native(folder: &Folder) -> (String, Vec<u8>) {
     let path = folder.join("native-check");
     let said = succeed(Command::new(program()).arg("check").arg(&path).arg("0"), LONG);

@@ -120,7 +120,7 @@ fn shell_works_in_a_coalesced_folder_as_in_its_own_and_another_run_goes_on() {
     }
 }
 
-/// What differs is what differs on a server, and what only a kernel's file system can do.
+/// Expected differences are those of a server, and operations that only a kernel's file system has.
 #[test]
 fn calls_come_to_what_they_do_natively_but_for_what_is_documented() {
     let Some(program) = python("coalesced file calls", "fileset") else { return };

@@ -17,7 +17,7 @@ const SHARE_MAX: [u64; 2] = [125, 150];
 /// Staging memory of one process, and of all together.
 const STAGING: [&str; 2] = ["2MiB", "256MiB"];
 const MEMORY_LEN: u64 = 256 << 20;
-/// What the daemon needs besides staging.
+/// The daemon's memory besides staging.
 const RSS_BESIDES: u64 = 64 << 20;
 
 #[test]

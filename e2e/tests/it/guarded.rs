@@ -1,5 +1,5 @@
-//! What a lock guards that is on another file than what is written: whoever gets the lock finds all
-//! of it, by whichever call the lock was given up, and nothing that was read ahead before.
+//! Data guarded by a lock on another file: the process that gets the lock finds all of it, by
+//! whichever call the lock was given up, and nothing that was read ahead before.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 const ROUNDS: u32 = 10;
-/// What is locked, and how.
+/// Locks: kind, and call.
 const LOCKS: [(&str, &str); 5] =
     [("file", "flock"), ("file", "posix"), ("file", "ofd"), ("file", "lockf"), ("folder", "flock")];
 /// Calls that give up the lock of number `LOCK`, of a program that has `DATA` open, too.

@@ -1,5 +1,5 @@
-//! What one user leaves for another: links beside a multifile, folders named as theirs, and modes
-//! that a multifile tells of.
+//! Plants of one user for another: links beside a multifile, folders with their names, and modes in
+//! a multifile.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What the tests here share: the built command, daemons, programs, folders, and deadlines.
+//! Shared parts of the tests: the built command, daemons, programs, folders, and deadlines.
 //!
 //! Nothing here waits without a deadline, and nothing outlives its test: a daemon is ended, a
 //! program killed, a folder removed when the value that stands for it goes.
@@ -320,7 +320,7 @@ impl Daemon {
         serde_json::from_str(&document).expect("JSON")
     }
 
-    /// What the daemon has said on standard error.
+    /// Returns the daemon's standard error.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -351,7 +351,7 @@ impl Daemon {
     }
 }
 
-/// What a program needs to be served by the daemon in a folder.
+/// Returns the variables of a program to be served by the daemon in a folder.
 #[track_caller]
 pub(crate) fn variables(socket: &Path) -> Vec<(String, String)> {
     let mut command = Command::new(kakehi());

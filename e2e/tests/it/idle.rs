@@ -1,4 +1,4 @@
-//! What Kakehi takes of a core for a job that does little.
+//! Share of a core that Kakehi takes for a job that does little.
 
 use std::{
     fs,

@@ -28,7 +28,7 @@ const DELEGATE: &str = "/**=delegate";
 const CLIENTS: usize = 4;
 /// Daemons at a time.
 const CROWDS: usize = 4;
-/// What both processes together may take with them when they are killed at once.
+/// Age of the data that may be lost when both processes are killed at once.
 const LOSS_MAX: Duration = Duration::from_millis(10);
 /// One kill in so many may lose more, in one try of so many, where the machine has other work and
 /// the daemon has to wait for its core. A daemon that drains too late by itself does so at every
@@ -180,8 +180,8 @@ fn name_that_a_daemon_has_changed_before_it_was_killed_is_not_changed_again() {
     }
 }
 
-/// Whoever goes on with an append looks at what the daemon has made of it, and closes the file: so
-/// a locked one is not appended to by the daemon.
+/// A client that continues an append examines the daemon's part and closes the file: so the daemon
+/// does not append to a locked one.
 #[test]
 fn record_locks_outlive_a_daemon_that_is_killed_as_soon_as_it_appends() {
     if !Trace::is_possible() {

@@ -10,7 +10,7 @@ use std::{
 
 use crate::harness::{self, Folder, SOON, kakehi, kakehi_run, run, text};
 
-/// What `multifile.c` writes for its tasks.
+/// Bytes that `multifile.c` writes for its tasks.
 const DATA_LEN: u64 = 8 * 2200 * 1000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `make install` puts down and `make uninstall` takes away, by whatever umask.
+//! Files that `make install` creates and `make uninstall` removes, under any umask.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path, process::Command};
 

@@ -33,7 +33,7 @@ pub(crate) enum Way {
 impl Way {
     const ALL: [Self; 4] = [Self::Idle, Self::Orphaned, Self::Served, Self::Delegated];
 
-    /// What comes before the program.
+    /// Returns the words before the program.
     fn wrap(self) -> &'static [&'static str] {
         match self {
             Self::Idle | Self::Orphaned => &[],
@@ -43,7 +43,7 @@ impl Way {
     }
 }
 
-/// What a program did, as others can see it.
+/// Deeds of a program, as others can see them.
 #[derive(Debug, PartialEq, Eq)]
 struct Deeds {
     status: Option<i32>,
@@ -130,7 +130,7 @@ fn calls_by_number_behave_as_without_the_library() {
     same_in_every_way(&compile("numbers.c", "cc", &[]));
 }
 
-/// Whoever interposes a function is reminded of the system call of its name.
+/// An interposed function must not forget the system call of its name.
 #[test]
 fn calls_that_are_interposed_are_served_by_number_too() {
     let [table, symbols, calls] = [

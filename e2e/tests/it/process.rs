@@ -15,7 +15,7 @@ use crate::{
 
 /// A start of a program with a gigabyte of memory: by `fork` it is some 100 ms.
 const VFORK: Duration = Duration::from_millis(20);
-/// What distributions of ten years ago have.
+/// Versions of distributions of ten years ago.
 const GLIBC: [u32; 2] = [2, 17];
 
 // ---- other libraries

@@ -130,7 +130,7 @@ impl Writer {
         wait_for(time, || self.log.count() >= count.min(LOG_LEN))
     }
 
-    /// What has been accepted so far.
+    /// Returns the data accepted so far.
     pub(crate) fn accepted(&self) -> Vec<Accepted> {
         self.log.read()
     }

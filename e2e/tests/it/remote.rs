@@ -356,7 +356,7 @@ pub(crate) fn finish_rounds(folder: &Folder, server: &Server, program: &mut Runn
     check_rounds(&server.job(), count);
 }
 
-/// What the program leaves: every line once and in order, every other file and folder.
+/// Checks the program's results: every line once and in order, every other file and folder.
 #[track_caller]
 pub(crate) fn check_rounds(job: &Path, count: usize) {
     let lines = fs::read_to_string(job.join("log")).expect("log");

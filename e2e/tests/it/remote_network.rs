@@ -21,7 +21,7 @@ const ROUNDS: u32 = 200;
 /// Packets lost on purpose, of about five times as many.
 const PACKETS_LOST: u64 = 50;
 
-/// What happens to the network while the program of the folder runs.
+/// A fault of the network while the program of the folder runs.
 type Fault = fn(&Namespaces, &Folder) -> Result<(), String>;
 
 #[test]
@@ -185,19 +185,19 @@ impl Nodes {
         Self { namespaces, server, url, folder }
     }
 
-    /// What runs the program that is appended on the client's node.
+    /// Returns a command that runs the program to be appended on the client's node.
     pub(crate) fn on_client(&self) -> Command {
         within(&self.namespaces.client, &self.folder)
     }
 
-    /// What makes `local` the server's `/job`.
+    /// Returns the flags that make `local` the server's `/job`.
     pub(crate) fn flags(&self, local: &Path) -> [String; 6] {
         let (key, map) = (self.folder.join("key"), format!("{}=/job", local.display()));
         ["--remote", &self.url, "--key", key.to_str().expect("UTF-8"), "--map", &map]
             .map(str::to_owned)
     }
 
-    /// What the server has of the job.
+    /// Returns the server's folder of the job.
     pub(crate) fn job(&self) -> PathBuf {
         self.folder.join("root/job")
     }
@@ -209,7 +209,7 @@ impl Nodes {
     }
 }
 
-/// What runs a program in a namespace.
+/// Returns a command that runs a program in a namespace.
 fn within(namespace: &str, folder: &Path) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", namespace]).current_dir(folder);

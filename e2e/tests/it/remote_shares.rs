@@ -1,5 +1,4 @@
-//! What each of many clients gets of one server. A measurement: for a machine that does nothing
-//! else.
+//! Shares of many clients at one server. A measurement: for a machine that does nothing else.
 //!
 //! The server has a core of its own, and all its clients share another: else the kernel decides who
 //! gets more, by moving some of the clients' processes to where fewer are. Over 16 nodes on the

@@ -123,7 +123,7 @@ fn a_daemon_does_not_run_on_the_cores_of_who_asks_how_it_is() {
     assert!(bound.wait(SOON).success());
 }
 
-/// Whoever has I/O off the cores that compute binds the daemon, and not the programs.
+/// A user who keeps I/O off the computing cores binds the daemon, not the programs.
 #[test]
 fn a_daemon_that_was_started_by_hand_stays_on_the_cores_it_was_given() {
     let Some([one, _]) = two_cores() else {

@@ -108,7 +108,7 @@ fn a_daemon_that_stands_still_does_not_hide_another() {
     other.end();
 }
 
-/// What the daemon opens for a thread would have to be closed once the kernel is to have the file.
+/// A lock's descriptor would have to be closed once the file is detached.
 #[test]
 fn record_lock_that_is_taken_while_another_thread_opens_the_file_is_kept() {
     let folder = Folder::new();
@@ -130,7 +130,7 @@ fn lock_of_a_dead_process_is_free_at_once() {
     daemon.end();
 }
 
-/// What the daemon has let go of by then the kernel syncs.
+/// The kernel syncs a file that the daemon has released by then.
 #[test]
 fn file_that_another_thread_maps_meanwhile_is_synced_all_the_same() {
     let folder = Folder::new();

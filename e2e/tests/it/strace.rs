@@ -1,4 +1,4 @@
-//! What a program's own system calls moved, as `strace` saw them: the guard against tests that
+//! Bytes moved by a program's own system calls, as `strace` saw them: the guard against tests that
 //! pass because nothing was delegated.
 
 use std::{

@@ -113,7 +113,7 @@ fn is_name(word: &str) -> bool {
         && (word.contains('.') || word.ends_with('/'))
 }
 
-/// What `(test: …)` and `(tests: …)` name are functions or modules; `…` ends a part of a name.
+/// Names in `(test: …)` and `(tests: …)` are functions or modules; `…` ends a part of a name.
 #[test]
 fn rules_of_the_protocol_count_up_and_their_tests_are_there() {
     let document =

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const ROUNDS: u32 = 50;
-/// What a reader that is not wrapped may have to wait.
+/// Longest wait of a reader that is not wrapped.
 const STALE_MAX: Duration = Duration::from_millis(10);
 /// One write in so many may take longer, in one try of so many, where the machine has other work.
 const ELSEWHERE: (usize, u32) = (4, 4);

@@ -2,7 +2,7 @@
 
 use std::{env, ffi::c_int};
 
-/// What the environment says about files opened from now on.
+/// Settings of the environment for files opened from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Config {
     /// Bytes that may wait in a write buffer; -1 stands for one file-system block.

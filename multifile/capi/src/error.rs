@@ -131,7 +131,7 @@ pub(crate) fn guarded<T>(failed: T, body: impl FnOnce() -> Result<T>) -> T {
     })
 }
 
-/// What fails from here to the end of the call fails on `rank`.
+/// Notes that errors from here to the end of the call are `rank`'s.
 pub(crate) fn on_rank(rank: c_int) {
     RANK.set(rank);
 }

@@ -1,4 +1,4 @@
-//! What is behind a handle.
+//! State behind a handle.
 
 use std::{ffi::c_int, path::PathBuf};
 

@@ -78,7 +78,7 @@ fn read<F: multifile::storage::File>(reader: &Reader<F>, arrays: &mut Arrays) ->
     })
 }
 
-/// What the tasks of a handle that writes have used so far; the block table has no place yet.
+/// Returns the use of a writing handle's tasks so far; the block table has no place yet.
 fn written(writing: &mut Writing, arrays: &mut Arrays) -> Result<Whole> {
     writing.settle()?;
     let tasks = writing.tasks.len();

@@ -10,7 +10,7 @@ use crate::{
 /// Largest write buffer in bytes that the environment gets.
 const BUFFER_LEN_MAX: i64 = 1 << 30;
 
-/// What a mode string and the environment ask for.
+/// Parsed mode string and environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mode {
     /// Writing, reading, or not said.

@@ -77,14 +77,14 @@ impl Ahead {
         })
     }
 
-    /// What there is from `at` on.
+    /// Returns the buffered bytes from `at` on.
     fn held(&self, at: u64) -> &[u8] {
         let from = at.checked_sub(self.at).and_then(|from| usize::try_from(from).ok());
         from.and_then(|from| self.bytes.get(from..)).unwrap_or_default()
     }
 }
 
-/// What is remembered of a task that was read from.
+/// State of a task that was read from.
 pub(crate) struct Used {
     pub(crate) stream: TaskReader<fs::File>,
     pub(crate) records: Option<Records<fs::File>>,
@@ -308,7 +308,7 @@ impl Reading {
         }
     }
 
-    /// What the multifile says about task `index` of this handle.
+    /// Returns the multifile's description of task `index` of this handle.
     pub(crate) fn task(&self, index: usize) -> Result<Task> {
         match &self.source {
             Source::All(reader) => Ok(reader.task(index)?),
@@ -332,7 +332,7 @@ impl Reading {
         }
     }
 
-    /// What is the same for all tasks.
+    /// Returns the properties common to all tasks.
     pub(crate) const fn set(&self) -> SetInfo {
         self.set
     }

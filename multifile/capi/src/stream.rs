@@ -22,7 +22,7 @@ use crate::error::{Failure, Result};
 /// A stdio stream.
 pub(crate) struct Stream {
     file: *mut FILE,
-    /// What `setvbuf` was given; lives until the stream is closed.
+    /// Buffer given to `setvbuf`; lives until the stream is closed.
     buffer: Vec<u8>,
     /// The program closed it.
     closed: bool,
@@ -156,7 +156,7 @@ pub(crate) struct Streams {
     by_file: BTreeMap<u32, Stream>,
     /// One of the program's own, used instead; closed with the handle.
     second: Option<Stream>,
-    /// What a program was given instead of streams, by number of the physical file.
+    /// Descriptors given to a program in place of streams, by number of the physical file.
     descriptors: BTreeMap<u32, Arc<fs::File>>,
     /// Of these, on which a write of the library's has failed.
     failed: BTreeSet<u32>,

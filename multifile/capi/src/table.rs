@@ -15,7 +15,7 @@ use crate::{
     handle::Open,
 };
 
-/// What a handle stands for.
+/// Object of a handle.
 #[derive(Clone)]
 enum Entry {
     File(Arc<Mutex<Open>>),

@@ -18,7 +18,7 @@ use crate::{
 /// Tasks being written.
 pub(crate) struct Writing {
     pub(crate) sink: Sink,
-    /// What was asked for, in the order of the handle's tasks.
+    /// Requested tasks, in the order of the handle's tasks.
     pub(crate) tasks: Vec<NewTask>,
     current: usize,
     pub(crate) streams: Streams,

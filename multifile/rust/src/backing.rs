@@ -1,4 +1,4 @@
-//! What the contents of a file can vouch for.
+//! Bytes that the contents of a file can vouch for.
 //!
 //! A damaged or hostile file claims any count and any length, and a sparse one is as long as it
 //! says. So memory and time go by the bytes that are stored in it, and what it only claims is worth

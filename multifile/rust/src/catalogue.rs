@@ -67,7 +67,7 @@ pub struct Node {
     pub text: Vec<u8>,
 }
 
-/// What a record changes.
+/// Change in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A node is this from now on.

@@ -10,7 +10,7 @@ use crate::codec::{Fields, put_u32, put_u64};
 /// The result of this crate's operations.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What was read, as far as it makes sense.
+/// Values read that may be invalid.
 pub(crate) trait Readable<T> {
     /// `None` of what is damaged or missing; what the storage refused may be whole.
     fn readable(self) -> Result<Option<T>>;
@@ -33,7 +33,7 @@ pub enum Error {
     Argument(Argument),
     /// The file contradicts the format or itself.
     Damaged {
-        /// What is wrong.
+        /// The damaged part.
         part: Part,
         /// Number of the physical file in its set.
         file: u32,
@@ -58,19 +58,19 @@ pub enum Error {
     TooLarge,
     /// A rank of the group is gone or its communication failed.
     Group {
-        /// What the communication layer reported.
+        /// Error code of the communication layer.
         code: i32,
     },
     /// Another rank failed; every rank of the group returns this same error.
     OnRank {
         /// The lowest rank that failed.
         rank: u32,
-        /// What failed there.
+        /// Cause of the failure.
         cause: Cause,
     },
 }
 
-/// What the caller got wrong.
+/// Invalid argument of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u32)]
@@ -97,7 +97,7 @@ pub enum Argument {
     Packing,
 }
 
-/// What is wrong with a file.
+/// Part of a file that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u32)]

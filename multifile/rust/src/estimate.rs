@@ -22,7 +22,7 @@ use crate::{
 
 const SLAB_LEN: usize = 1 << 16;
 
-/// What is known of one task's stream.
+/// Extent of one task's stream, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Used bytes of every block, at least.

@@ -18,7 +18,7 @@ const SLAB_LEN: usize = 1 << 16;
 /// Starts the table of checksums.
 pub(crate) const CHECKSUMS_MAGIC: [u8; 8] = *b"mfcrc32c";
 
-/// What the block table of one file will say.
+/// Content of the block table of one file.
 pub(crate) trait Usage {
     /// Number of blocks of task `task`.
     fn block_count(&self, task: usize) -> usize;
@@ -177,7 +177,7 @@ pub(crate) fn mapping_bytes(plan: &FilePlan) -> Vec<u8> {
     bytes
 }
 
-/// What stands in the slot of a block that a task does not have.
+/// Returns the filler for slots of blocks that a task does not have.
 pub(crate) fn unused(style: Style) -> u64 {
     if style == Style::Mapped { u64::MAX } else { 0 }
 }

@@ -103,12 +103,12 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the ranks brought to the operation that is going on.
+    /// Contributions of the ranks to the current operation.
     brought: Vec<Vec<u8>>,
     arrived: u32,
     /// Operations completed so far.
     completed: u64,
-    /// What the ranks brought to the last completed one.
+    /// Contributions of the ranks to the last completed one.
     last: Arc<Vec<Vec<u8>>>,
     broken: bool,
 }

@@ -73,13 +73,13 @@ struct Member<F> {
     instance: u64,
     file: Arc<F>,
     journal: Option<Arc<F>>,
-    /// What the journal says that its last writer left; else it is of this one.
+    /// Blocks in the journal of its last writer; `None` if the journal is of this one.
     recorded: Option<Vec<Filled>>,
     /// A write of chunk sizes failed: the header may say anything of the last ones.
     is_unsure: bool,
 }
 
-/// What the start of a multifile shows.
+/// Summary of a multifile's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peek {
     /// The first bytes of the first task's stream, or what stands there.
@@ -88,7 +88,7 @@ pub struct Peek {
     pub is_blank: bool,
 }
 
-/// What a multifile that was there holds.
+/// Contents of an existing multifile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Length of every stream, in bytes: of the tasks of file 0, then of those of file 1, and on.

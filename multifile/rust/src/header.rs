@@ -22,7 +22,7 @@ pub const FIXED_LEN: usize = 52 + PREFIX_LEN;
 pub(crate) const FIXED_END: u64 = FIXED_LEN as u64;
 /// Bytes of the two commit fields behind the tables.
 pub(crate) const COMMIT_LEN: u64 = 12;
-/// What they hold until the file is closed.
+/// Content of the commit fields until the file is closed.
 pub(crate) const NOT_COMMITTED: [u8; 12] = [0; 12];
 
 const LIBRARY_VERSION: u32 = 1007;

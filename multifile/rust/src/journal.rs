@@ -22,7 +22,7 @@ const MORE_PRESENT: u64 = 1 << 62;
 /// zero, at least.
 pub(crate) const ANY_MORE: u32 = 1;
 
-/// What is known about one block.
+/// State of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Bytes of the block that reached the storage.
@@ -136,7 +136,7 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-/// What stands where a slot could be.
+/// Content of a slot's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Slot(Slot),

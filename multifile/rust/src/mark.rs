@@ -1,5 +1,5 @@
-//! What this crate keeps in `flag2` of the header, a field that SIONlib writes as zero and never
-//! reads (format section 7).
+//! The mark in `flag2` of the header, a field that SIONlib writes as zero and never reads (format
+//! section 7).
 
 /// Meaning of a `flag2` value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

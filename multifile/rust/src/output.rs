@@ -63,7 +63,7 @@ pub(crate) struct Manner<'a> {
     pub(crate) buffer_len: usize,
     /// The name of the set, and of the journal derived from it, when there is one.
     pub(crate) journal: Option<(&'a Path, &'a Path)>,
-    /// What was not written yet reads as zeros.
+    /// True if unwritten bytes read as zeros.
     pub(crate) blank: bool,
     /// The number its slots carry.
     pub(crate) instance: u64,

@@ -146,7 +146,7 @@ impl Options {
     }
 }
 
-/// What one physical file will say about its tasks.
+/// Description of the tasks of one physical file.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePlan {
     pub(crate) header: Header,
@@ -205,7 +205,7 @@ pub(crate) fn plan(
 }
 
 impl FilePlan {
-    /// What a file that exists says, to write it on; `flag2` is what it is going to say.
+    /// Reads the description of an existing file, to continue it; `flag2` is its next mark.
     pub(crate) fn of<F: File>(
         member: &Physical<F>,
         mapping: Option<Vec<(u32, u32)>>,

@@ -33,7 +33,7 @@ pub struct Reader<F> {
     pub(crate) mapping: Option<Mapping>,
 }
 
-/// What a multifile says about one task.
+/// Description of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Physical file that holds the task.
@@ -171,7 +171,7 @@ impl<F: File> Reader<F> {
         self.mapping.as_ref().map_or_else(single, Vec::len)
     }
 
-    /// What the multifile says about task `task`, counted over the whole set.
+    /// Returns the description of task `task`, counted over the whole set.
     ///
     /// # Errors
     ///

@@ -50,7 +50,7 @@ use crate::{
     writer::{instance, remove_journal},
 };
 
-/// What is known of the physical files of a multifile, and what is missing in them.
+/// State of a multifile's physical files, and what is missing in them.
 #[derive(Debug)]
 pub struct Repair<S: Storage> {
     storage: S,
@@ -68,7 +68,7 @@ pub struct Repair<S: Storage> {
     doubtful: Option<u32>,
 }
 
-/// What repair found out about one task.
+/// A task as repair found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundTask {
     /// The task, as the header describes it.

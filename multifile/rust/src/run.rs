@@ -21,7 +21,7 @@ struct Last {
     open: bool,
 }
 
-/// What matters of a write: its length, 0 if it cannot be part of a run.
+/// Length of a write, 0 if it cannot be part of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece(u32);
 
@@ -36,7 +36,7 @@ impl Piece {
 }
 
 impl Run {
-    /// What to record before `piece` is written to the block of `owner`.
+    /// Returns the slot to record before `piece` is written to the block of `owner`.
     pub(crate) fn before(&mut self, owner: &Owner, piece: Piece) -> Option<Owner> {
         let last = self.last.as_mut().filter(|last| last.open)?;
         let like = last.owner.is_in_block_of(owner) && last.len == piece.0;
@@ -49,7 +49,7 @@ impl Run {
         Some(last.owner)
     }
 
-    /// What to record when `piece` is written and the block of `owner` is as that says.
+    /// Returns the slot to record when `piece` is written and the block of `owner` is as that says.
     pub(crate) fn after(&mut self, owner: &Owner, piece: Piece) -> Option<Owner> {
         let mut owner = *owner;
         let like = |last: &Last| last.owner.task == owner.task && last.len == piece.0;
@@ -60,7 +60,7 @@ impl Run {
         (!recorded).then_some(owner)
     }
 
-    /// What to record so that no write is left out.
+    /// Returns the slot to record so that no write is left out.
     pub(crate) fn end(&mut self) -> Option<Owner> {
         let last = self.last.take()?;
         last.open.then_some(last.owner)
@@ -85,8 +85,8 @@ mod tests {
         Owner { task, block, slot: Slot::of(used, None) }
     }
 
-    /// What is recorded for writes given as (task, block, used after it, last byte): used length
-    /// and length of what may follow, before it and after it.
+    /// Records writes given as (task, block, used after it, last byte), and returns used length and
+    /// length of what may follow, before it and after it.
     fn recorded(writes: &[(u32, u64, u64, u8)]) -> Vec<[Option<(u64, u32)>; 2]> {
         let mut run = Run::default();
         let mut ends = std::collections::BTreeMap::new();

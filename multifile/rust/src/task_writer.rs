@@ -14,7 +14,7 @@ use crate::{
     sums,
 };
 
-/// What a writer remembers of one task: as little as possible, there may be very many.
+/// State of one task of a writer: as little as possible, there may be very many.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskState {
     pub(crate) fill: Fill,

@@ -45,7 +45,7 @@ impl<F: File> Reader<F> {
     }
 }
 
-/// What the parts of a closed file say of each other.
+/// Agreement of the parts of a closed file.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     /// They agree.

@@ -25,7 +25,7 @@ use crate::{
 
 /// File-system block sizes above this are not taken from the file system.
 const FS_BLOCK_LEN_MAX: u64 = 32 << 20;
-/// What is taken instead.
+/// The default.
 const FS_BLOCK_LEN_DEFAULT: u32 = 2 << 20;
 
 /// A multifile being written by one process.

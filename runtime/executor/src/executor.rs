@@ -29,7 +29,7 @@ pub const QUIET: Duration = Duration::from_secs(1);
 /// Bounds of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What happens when nothing is ready.
+    /// Idle policy.
     pub idle: Idle,
     /// How long the last executor that polls goes on at most while nothing happens, and only if
     /// its polls have found enough before.
@@ -54,7 +54,7 @@ impl Default for Config {
     }
 }
 
-/// What an executor has done since its start.
+/// Counters of an executor since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Turns of the loop.
@@ -227,13 +227,13 @@ impl Executor {
         Handle::new(Rc::clone(&self.inner))
     }
 
-    /// What this executor does when nothing is ready.
+    /// Returns the idle policy of this executor.
     #[must_use]
     pub fn idle(&self) -> Idle {
         self.config.idle
     }
 
-    /// What this executor has done since its start.
+    /// Returns the counters of this executor since its start.
     #[must_use]
     pub fn counters(&self) -> Counters {
         *self.inner.counters.borrow()

@@ -1,4 +1,4 @@
-//! What tasks and sources hold of their executor.
+//! Handles by which tasks and sources reach their executor.
 
 use std::{
     cell::{Cell, RefCell},
@@ -153,13 +153,13 @@ impl Handle {
         &self.0.lists
     }
 
-    /// What the executor does when nothing is ready. Doorbells depend on it.
+    /// Returns the executor's idle policy. Doorbells depend on it.
     #[must_use]
     pub fn idle(&self) -> Idle {
         self.0.idle
     }
 
-    /// What the executor has done so far, but for the present turn.
+    /// Returns the executor's counters, without the present turn.
     #[must_use]
     pub fn counters(&self) -> Counters {
         *self.0.counters.borrow()

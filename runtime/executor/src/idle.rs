@@ -1,4 +1,4 @@
-//! What an executor does when nothing is ready.
+//! Idle policies of an executor.
 //!
 //! # Polling that pays
 //!
@@ -32,7 +32,7 @@ use crate::{
     time::Instant,
 };
 
-/// What an executor does when nothing is ready.
+/// Idle policy of an executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Idle {
@@ -56,9 +56,10 @@ const LINGER: Duration = Duration::from_micros(50);
 const OFFER_EVERY: Duration = Duration::from_micros(20);
 /// The same while threads are more than cores, most of which wait for each other and soon yield.
 const OFFER_TO_CROWD_EVERY: Duration = Duration::from_micros(1);
-/// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
+/// Delay from which a core that comes back counts as shared. An interrupt takes less, a computation
+/// more.
 const WANTED: Duration = Duration::from_micros(50);
-/// Who gets it back later than this was stopped, or its machine was: that tells nothing of a crowd.
+/// Delay from which the thread or its machine was stopped: that says nothing about a crowd.
 const STOPPED: Duration = Duration::from_millis(100);
 /// Pause of polling while more threads want to run than there are cores: clients that wait soon
 /// sleep, and then polling for them pays again.
@@ -74,7 +75,7 @@ const DISTRUST: Duration = Duration::from_secs(10);
 /// A core that was polled for so long undisturbed is not wanted any more.
 const UNDISTURBED: Duration = Duration::from_millis(1);
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     Poll,
@@ -83,7 +84,7 @@ pub(crate) enum Rest {
     Block,
 }
 
-/// What an offer of the core is.
+/// Kind of an offer of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     Yield,
@@ -184,7 +185,7 @@ impl Pace {
         Rest::Offer
     }
 
-    /// What to do with an offer at `now`.
+    /// Returns how to offer the core at `now`.
     pub(crate) fn offer(&mut self, now: Instant, is_crowded: impl FnOnce() -> bool) -> Offer {
         let had_crowd = self.was_crowded;
         if !had_crowd || now.saturating_since(self.looked_at) >= OFFER_EVERY {

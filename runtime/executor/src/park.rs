@@ -22,7 +22,7 @@ pub trait Park {
         false
     }
 
-    /// What ends this park from any thread.
+    /// Returns the handle that ends this park from any thread.
     fn unparker(&self) -> Arc<dyn Unpark>;
 }
 

@@ -52,7 +52,7 @@ pub trait SharedSource: Send + Sync {
     fn attend(&self, by: Attendant<'_>) -> Armed;
 }
 
-/// What a visit to a [`SharedSource`] has found.
+/// Result of a visit to a [`SharedSource`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// So many events, which were handled here.
@@ -61,7 +61,7 @@ pub enum Found {
     ForItsCore,
 }
 
-/// Who looks at a [`SharedSource`].
+/// Visitor of a [`SharedSource`].
 #[derive(Clone, Copy)]
 pub enum Attendant<'a> {
     /// The core of its list, which runs.
@@ -119,7 +119,7 @@ struct Entry {
     source: Arc<dyn SharedSource>,
 }
 
-/// What a visit to the lists of sleeping cores has found.
+/// Result of a visit to the lists of sleeping cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
     /// Events handled here.
@@ -204,7 +204,7 @@ impl PollLists {
         }
     }
 
-    /// What all polls have repaid.
+    /// Returns the savings of all polls.
     pub(crate) fn savings(&self) -> &Savings {
         &self.0.savings
     }

@@ -1,4 +1,4 @@
-//! What an executor polls besides tasks: completion queues, lanes, sockets, workers.
+//! Sources that an executor polls besides tasks: completion queues, lanes, sockets, workers.
 
 use std::{cell::Cell, fmt, rc::Rc};
 
@@ -24,7 +24,7 @@ pub trait Source {
     fn arm(&mut self) -> Armed;
 }
 
-/// What [`Source::arm`] found.
+/// Result of [`Source::arm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Armed {
     /// Something is ready: do not block.

@@ -1,4 +1,4 @@
-//! What crosses threads is built on these: `std`'s types, or loom's when model checking.
+//! Primitives for code that crosses threads: `std`'s types, or loom's when model checking.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{

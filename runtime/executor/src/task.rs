@@ -60,7 +60,7 @@ impl<T> PerClass<T> {
 /// The future given to `run_until`: in no slot, since it may borrow and return a value.
 pub(crate) const MAIN: u32 = u32::MAX;
 
-/// What a waker holds.
+/// Content of a waker.
 pub(crate) struct Task {
     index: u32,
     class: Class,
@@ -91,7 +91,7 @@ impl Wake for Task {
     }
 }
 
-/// What a task runs.
+/// Future of a task.
 pub(crate) type Body = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Room for a task.

@@ -51,7 +51,7 @@ pub(crate) const ERR_LAST: Status = -100;
 /// `ucs_status_ptr_t`: null, a status from `ERR_LAST` to -1, or a request.
 pub(crate) type StatusPointer = *mut c_void;
 
-/// What a [`StatusPointer`] says.
+/// Decoded [`StatusPointer`].
 pub(crate) enum Started {
     /// Complete; the callback is not called.
     Done,
@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// What the C compiler has to find equal, as pairs of C and Rust.
+    /// Values that the C compiler has to find equal, as pairs of C and Rust.
     macro_rules! pairs {
         ($($c:literal == $rust:expr,)*) => {
             [$(($c, i128::try_from($rust).expect("fits"))),*]

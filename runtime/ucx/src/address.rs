@@ -27,13 +27,13 @@ impl Address {
         (u64::from_le_bytes(*hashed) == hash(raw)).then(|| Self(bytes.to_vec()))
     }
 
-    /// What another process takes: some hundreds of bytes.
+    /// Returns the bytes for another process: some hundreds.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// What UCX takes.
+    /// Returns the address as UCX takes it.
     pub(crate) fn raw(&self) -> &[u8] {
         self.0.split_last_chunk::<HASH_LEN>().map_or(&[], |(raw, _)| raw)
     }

@@ -1,4 +1,4 @@
-//! What a worker is made with: bounds, and settings handed to UCX explicitly.
+//! Configuration of a worker: bounds, and settings handed to UCX explicitly.
 
 use std::{ffi::CString, ptr};
 
@@ -40,7 +40,7 @@ const DEFAULTS: [(&str, &str); 7] = [
 /// there, and it need not be copied. Longer ones are put together from pieces, or fetched.
 pub const PIECE_LEN: usize = 32 << 10;
 
-/// What a [`Worker`](crate::Worker) is made with.
+/// Configuration of a [`Worker`](crate::Worker).
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The library, as the dynamic linker takes it: a file name to look for, or a path.
@@ -58,7 +58,7 @@ pub struct Config {
     pub put_off_max: u32,
     /// Sends in flight at one time, at least 1. Further ones wait.
     pub send_max: u32,
-    /// What UCX is told.
+    /// Settings for UCX.
     pub settings: Settings,
 }
 

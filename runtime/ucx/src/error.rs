@@ -1,4 +1,4 @@
-//! What can go wrong, by who is at fault.
+//! Errors, by who is at fault.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub enum Error {
     Missing {
         /// The name that was looked for.
         library: String,
-        /// What the dynamic linker said.
+        /// Message of the dynamic linker.
         reason: String,
     },
     /// The environment: the library is of a version that does not serve.
@@ -51,7 +51,7 @@ pub enum Error {
     Ucx {
         /// The function.
         call: &'static str,
-        /// What it returned.
+        /// Status it returned.
         status: Status,
     },
 }

@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, PoisonError, atomic::AtomicU8},
 };
 
-/// What one worker has lent.
+/// Loans of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Loans(Mutex<Ledger>);
 
@@ -65,7 +65,7 @@ impl Loans {
         self.with(|ledger| ledger.back.push(data));
     }
 
-    /// What was given back, for UCX.
+    /// Takes the returned loans, for UCX.
     pub(crate) fn take_back(&self) -> Vec<Lent> {
         self.with(|ledger| {
             ledger.count -= ledger.back.len();

@@ -1,4 +1,4 @@
-//! What UCX is doing for us: sends, receives by rendezvous, closes.
+//! Operations of UCX in flight: sends, receives by rendezvous, closes.
 //!
 //! # Ownership
 //!
@@ -36,7 +36,7 @@ pub(crate) struct Operation {
     waker: RefCell<Option<Waker>>,
 }
 
-/// What an operation keeps alive, and in place, until its completion.
+/// Memory that an operation keeps alive, and in place, until its completion.
 pub(crate) enum Owned {
     Send {
         header: Header,

@@ -1,4 +1,4 @@
-//! What is sent: anything that owns bytes which others may change meanwhile.
+//! Data to send: anything that owns bytes which others may change meanwhile.
 //!
 //! The bytes are atomics, as they are where files are read and written: the kernel, or another
 //! process, may have them too. Nothing here reads them but UCX.

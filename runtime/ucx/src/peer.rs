@@ -1,4 +1,4 @@
-//! What is known of a peer: its messages that arrived, and why it is lost.
+//! State of a peer: its messages that arrived, and why it is lost.
 //!
 //! Callbacks of UCX reach these values, so no borrow of one is held across a call of UCX.
 
@@ -48,7 +48,7 @@ impl Header {
 #[derive(Debug)]
 pub struct Message {
     pub(crate) header: Header,
-    /// What follows the header.
+    /// Bytes after the header.
     pub data: Buffer,
 }
 

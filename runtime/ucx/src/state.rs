@@ -1,4 +1,4 @@
-//! What the callbacks of a worker reach: peers, buffers, messages put off.
+//! State that the callbacks of a worker reach: peers, buffers, messages put off.
 //!
 //! A message that finds a free buffer is copied into it at once, or stays where UCX has it (see
 //! [`loans`](crate::loans)); one by rendezvous is fetched into one after the progress call that
@@ -307,7 +307,7 @@ impl Presented<'_> {
         }
     }
 
-    /// What UCX is told when nobody wants it.
+    /// Returns the status for a message that nobody wants.
     fn refused(&self, why: abi::Status) -> abi::Status {
         match self {
             Self::Here { .. } => abi::OK,

@@ -50,7 +50,7 @@ const REMINDER: Duration = Duration::from_millis(10);
 #[derive(Clone)]
 pub struct Worker(Rc<Core>);
 
-/// What a worker holds at a moment.
+/// Resources of a worker at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Requests that UCX has not completed.
@@ -114,7 +114,7 @@ impl Worker {
         Ok(Self(core))
     }
 
-    /// What [`connect_worker`](Self::connect_worker) of another process takes.
+    /// Returns the argument for [`connect_worker`](Self::connect_worker) of another process.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Worker {
         Library::open(&config.library).map(drop)
     }
 
-    /// What this worker holds now.
+    /// Returns the present resources of this worker.
     #[must_use]
     pub fn held(&self) -> Held {
         let state = &self.0.state;

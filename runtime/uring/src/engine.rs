@@ -1,4 +1,4 @@
-//! What every engine offers: take an operation, hand out its completion later.
+//! Interface of every engine: take an operation, hand out its completion later.
 
 use std::io;
 

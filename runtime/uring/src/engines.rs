@@ -35,7 +35,7 @@ use crate::{
 /// each engine.
 const IN_FLIGHT_MAX: u64 = 1024;
 
-/// What the user asks for.
+/// The user's choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// By file and operation.
@@ -340,7 +340,7 @@ impl Engines {
     }
 }
 
-/// What has become of an operation that was submitted.
+/// Result of submitting an operation.
 pub(crate) enum Begun {
     /// It was performed on the spot.
     Over(io::Result<u64>),

@@ -1,4 +1,4 @@
-//! What a ring is told of an operation.
+//! Encoding of an operation for a ring.
 
 use std::{os::fd::AsRawFd as _, sync::atomic::AtomicU8};
 
@@ -17,7 +17,7 @@ use crate::{
 /// Most bytes of one transfer, as in the kernel.
 const LEN_MAX: usize = 0x7fff_f000;
 
-/// What the kernel has pinned.
+/// Memory pinned by the kernel.
 pub(crate) struct Registered<'a> {
     pub(crate) memory: Option<&'a dyn Memory>,
     /// True if an entry may name several places in it.

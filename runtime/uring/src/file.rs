@@ -21,7 +21,7 @@ pub struct File {
     is_regular: bool,
 }
 
-/// What the choice of an engine depends on.
+/// Properties of a file on which the choice of an engine depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Storage {
     pub(crate) kind: Kind,
@@ -126,7 +126,7 @@ pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
     }
 }
 
-/// What never changes of a file.
+/// Constant properties of a file.
 struct Identity {
     device: u64,
     inode: u64,

@@ -30,7 +30,7 @@ const FINISHED_MAX: usize = 1024;
 pub(crate) struct Inline {
     finished: VecDeque<(Token, io::Result<u64>, Option<Operation>)>,
     sink: Buffer,
-    /// What is left of [`AT_ONCE_LEN_MAX`] until the next visit.
+    /// Remainder of [`AT_ONCE_LEN_MAX`] until the next visit.
     at_once_left: u64,
 }
 

@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, AsRawFd as _},
 };
 
-/// What a range is locked for.
+/// Kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
     /// Nothing.
@@ -20,7 +20,7 @@ pub enum LockKind {
 /// A range of a file, bytes, and what it is locked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLock {
-    /// What for.
+    /// Kind.
     pub kind: LockKind,
     /// First byte.
     pub start: u64,

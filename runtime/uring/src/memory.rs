@@ -182,7 +182,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// What one operation reads into or writes from: 1 to [`BUFFER_COUNT_MAX`] buffers, in order.
+/// Buffers of one operation: 1 to [`BUFFER_COUNT_MAX`], in order.
 #[derive(Clone, Debug)]
 pub struct Buffers(List);
 

@@ -33,7 +33,7 @@ use rustix::{
 /// Descriptors taken out of one wait at most.
 const READY_MAX: usize = 64;
 
-/// What there is to hear of a descriptor.
+/// Events that make a descriptor readable.
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
 /// The key of what only ends a park.
@@ -169,7 +169,7 @@ impl Events {
         EpollParker { events: self.clone(), crowd: Crowd::new(), tick: KernelTick::new() }
     }
 
-    /// What ends the park from any thread.
+    /// Returns the handle that ends the park from any thread.
     #[must_use]
     pub fn unparker(&self) -> Arc<dyn Unpark> {
         Arc::clone(&self.0.doorbell) as Arc<dyn Unpark>

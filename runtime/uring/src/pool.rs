@@ -45,7 +45,7 @@ struct State {
     /// Indices of the buffers nobody holds.
     free: Vacancies,
     members: usize,
-    /// Who waits, by number: in order of asking.
+    /// Waiters, by number: in order of asking.
     waiting: VecDeque<Waiting>,
     next_number: u64,
 }

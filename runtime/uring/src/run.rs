@@ -16,9 +16,9 @@ use crate::{
     vectors::{Vectors, places},
 };
 
-/// What goes together is at most so long,
+/// Longest merged transfer, bytes.
 const LEN_MAX: usize = 1 << 20;
-/// and each write of it. Of reads, for whose results somebody waits, only short ones go together.
+/// Longest write that is merged, bytes. Of reads, for whose results somebody waits, only short ones go together.
 const WRITE_LEN_MAX: usize = 256 << 10;
 
 /// Operations in the order of the file, at least one.
@@ -30,7 +30,7 @@ pub(crate) struct Run {
     is_broken: bool,
 }
 
-/// What a run that more may join has come to.
+/// Size of a run that others may join.
 #[derive(Debug)]
 pub(crate) struct Growth {
     span: Span,

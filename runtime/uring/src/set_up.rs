@@ -4,7 +4,7 @@ use std::io;
 
 use io_uring::{IoUring, Probe, opcode};
 
-/// What a ring has that not every kernel gives.
+/// Features of a ring that not every kernel has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Features {
     /// Its flags, in words.

@@ -30,7 +30,7 @@ pub const SESSIONS_MAX: usize = 1024;
 /// The model needs one word; more would only be more of the same to explore.
 const WORDS: usize = if cfg!(loom) { 1 } else { SESSIONS_MAX / 64 };
 
-/// What one executor looks at.
+/// Shared words by which sessions reach one executor.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Board {

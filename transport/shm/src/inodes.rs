@@ -36,7 +36,7 @@ pub struct Inodes {
     slots: [AtomicU64; SLOTS],
 }
 
-/// What a slot was at one moment. Equal ones: the same files, and nobody has come between.
+/// Content of a slot at one moment. Equal ones: the same files, and nobody has come between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linked(u64);
 
@@ -83,7 +83,7 @@ impl Inodes {
         self.total.fetch_sub(ONE_FILE, Ordering::AcqRel);
     }
 
-    /// Who has files of this inode, and of others with its hash.
+    /// Returns the users of this inode, and of others with its hash.
     #[must_use]
     pub fn linked(&self, device: u64, inode: u64) -> Linked {
         Linked(self.slot(device, inode).load(Ordering::Acquire))
@@ -134,7 +134,7 @@ mod tests {
         assert!(after.has_news_since(before));
     }
 
-    /// Whoever asks the daemon in between is not told of it, and has to ask again.
+    /// A process that asks the daemon in between is not told of it, and has to ask again.
     #[test]
     fn a_file_is_news_once_more_when_the_daemon_knows_it() {
         let inodes = table();

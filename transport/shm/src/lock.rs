@@ -248,8 +248,8 @@ mod tests {
         assert!(!lock.is_mine());
     }
 
-    /// What a handler finds that interrupts its thread right after the exchange that took the lock,
-    /// or right before the one that frees it: no other store is needed to know the holder.
+    /// A handler may interrupt its thread right after the exchange that took the lock, or right
+    /// before the one that frees it: no other store is needed to know the holder.
     #[test]
     fn the_exchange_that_takes_the_lock_names_the_holder() {
         let lock = Lock::new(());

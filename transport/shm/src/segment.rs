@@ -1,4 +1,4 @@
-//! What lies where in the two kinds of segments (`docs/reference/protocol.md`, section 1).
+//! Layout of the two kinds of segments (`docs/reference/protocol.md`, section 1).
 //!
 //! A [`Job`] segment is shared by the daemon and all clients of its job; a [`Session`] segment by
 //! the daemon and one client process. Both begin with a struct of atomics that any bytes are a

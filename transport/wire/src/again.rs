@@ -1,4 +1,5 @@
-//! What it means that a request is sent again (`docs/reference/protocol.md`, rules 12 and 13).
+//! Replay: the meaning of a request that is sent again (`docs/reference/protocol.md`, rules 12 and
+//! 13).
 
 use crate::request::Request;
 

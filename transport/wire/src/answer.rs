@@ -1,5 +1,5 @@
-//! What requests come to: the value of a completion, and what lies in the lane's buffer, or behind
-//! the value in a frame (`docs/reference/protocol.md`, sections 3 to 5 and 8).
+//! Answers to requests: the value of a completion, and the data in the lane's buffer, or behind the
+//! value in a frame (`docs/reference/protocol.md`, sections 3 to 5 and 8).
 
 use crate::{
     lock::LockKind,
@@ -17,7 +17,7 @@ impl Value {
         self.0.unwrap_or_else(|errno| unsigned(-i64::from(errno)))
     }
 
-    /// What a word says.
+    /// Decodes a word.
     #[must_use]
     pub fn decode(word: u64) -> Self {
         match i32::try_from(word.wrapping_neg()) {
@@ -27,7 +27,7 @@ impl Value {
     }
 }
 
-/// What a file is, in the words of `stat(2)`.
+/// Status of a file, in the words of `stat(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields of `struct stat`; times in seconds and nanoseconds")]
 pub struct Status {
@@ -114,7 +114,7 @@ impl Status {
     }
 }
 
-/// What a file system is, in the words of `statfs(2)`.
+/// Properties of a file system, in the words of `statfs(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileSystem {
     /// Bytes of a block.
@@ -154,7 +154,7 @@ impl FileSystem {
         ])
     }
 
-    /// What `bytes` begin with; `None` when they are too few.
+    /// Decodes the start of `bytes`; `None` when they are too few.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut words = Reader(bytes);
@@ -174,7 +174,7 @@ impl FileSystem {
 /// A lock that somebody has. Never [`LockKind::Unlocked`] where it was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundLock {
-    /// What for.
+    /// Kind.
     pub kind: LockKind,
     /// First byte.
     pub start: u64,

@@ -1,4 +1,4 @@
-//! What a client counts, in words of the segment that outlive it.
+//! Counters of a client, in words of the segment that outlive it.
 //!
 //! The daemon reads them when the session ends, however it ends, so a killed client is counted too.
 

@@ -1,5 +1,5 @@
-//! What stands before the bytes of a UCX message (`docs/reference/protocol.md`, section 8): who
-//! sends it, and which part of the stream of frames it is.
+//! Header of a UCX message (`docs/reference/protocol.md`, section 8): its sender, and its part of
+//! the stream of frames.
 
 use crate::frame::TAG_LEN;
 
@@ -8,7 +8,7 @@ const LEN: usize = TAG_LEN + size_of::<u64>();
 /// The header of a message between two workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// What only the two ends of this connection can know, another one in each direction.
+    /// Secret of the two ends of this connection, another one in each direction.
     pub secret: [u8; TAG_LEN],
     /// Counts the messages of a direction from 0.
     pub number: u64,

@@ -27,9 +27,9 @@ use crate::{
 pub const HEADER_LEN: usize = 24;
 /// Payload up to this length, bytes, needs no buffer credit.
 pub const INLINE_LEN_MAX: usize = 8 << 10;
-/// What [`Frame::decode`] looks at of a body at most, bytes.
+/// Bytes of a body that [`Frame::decode`] reads, at most.
 pub const BODY_START_LEN: usize = HEAD_LEN_MAX - HEADER_LEN;
-/// What stands before the payload in the body of a frame that may be long, bytes at most.
+/// Bytes before the payload in the body of a frame that may be long, at most.
 pub const LONG_START_LEN: usize = REQUEST_LEN;
 /// Length of the longest frame in bytes.
 pub const FRAME_LEN_MAX: usize = HEADER_LEN + REQUEST_LEN + PIECE_LEN_MAX;
@@ -122,12 +122,12 @@ pub enum Frame<'a> {
         id: u64,
         /// Where the server records that it was done: a slot that no unanswered request uses.
         record: Option<u32>,
-        /// What is asked.
+        /// The request.
         request: Request,
         /// Paths, or the bytes to write.
         payload: &'a [u8],
     },
-    /// What a request has come to.
+    /// Result of a request.
     Reply {
         /// The request's.
         id: u64,
@@ -230,7 +230,7 @@ impl<'a> Frame<'a> {
         if (shortest..=longest).contains(&len) { Ok(len) } else { Err(Invalid::Length(len)) }
     }
 
-    /// What the [`sum`] of the body has to be that follows this header.
+    /// Returns the [`sum`] that the body after this header must have.
     #[must_use]
     pub fn body_sum(header: &[u8; HEADER_LEN]) -> u32 {
         Reader(header.get(BODY_SUM_AT..).unwrap_or_default()).half().unwrap_or(0)
@@ -367,7 +367,7 @@ impl<'a> Frame<'a> {
         head
     }
 
-    /// What follows the head.
+    /// Returns the bytes after the head.
     #[must_use]
     pub const fn payload(&self) -> &'a [u8] {
         match self {

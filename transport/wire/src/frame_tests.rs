@@ -1,4 +1,4 @@
-//! What frames look like, and which are refused.
+//! Layout of frames, and refusals.
 
 use std::vec::Vec;
 

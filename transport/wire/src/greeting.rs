@@ -9,7 +9,7 @@ use crate::{VERSION, entry::Invalid};
 pub const MESSAGE_LEN: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"kakehi\0\x01");
 
-/// Who connects, and what for.
+/// Role of a connecting process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A program whose files are delegated: gets a session.
@@ -20,7 +20,7 @@ pub enum Role {
     Control(Control),
 }
 
-/// What a control connection asks.
+/// Request of a control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// The daemon's state.
@@ -73,7 +73,7 @@ pub struct Welcome {
     pub arena_len: u64,
 }
 
-/// What a registered file is like; bits of [`Registration::flags`].
+/// Properties of a registered file; bits of [`Registration::flags`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileFlags(pub u32);
 
@@ -103,7 +103,7 @@ impl FileFlags {
 pub struct Registration {
     /// Slot the file takes; must be free.
     pub file: u32,
-    /// What the file is like.
+    /// Properties of the file.
     pub flags: FileFlags,
     /// Start of its staging log in the arena, bytes.
     pub log_at: u64,

@@ -5,7 +5,7 @@
 
 use crate::entry::Invalid;
 
-/// What a request asks for, as it is numbered on the wire.
+/// Kind of a request, as numbered on the wire.
 ///
 /// Retired numbers stay reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! What client and daemon say to each other, without the saying: no I/O, no clock, no `unsafe`.
+//! The protocol between client and daemon as values: no I/O, no clock, no `unsafe`.
 //!
 //! Layouts are described in `docs/reference/protocol.md`; this crate is the only code that knows
 //! where a field lies inside an entry, an answer, or a message. Everything decoded here is a copy

@@ -3,7 +3,7 @@
 
 use crate::words::{Reader, WORD_LEN};
 
-/// What a name stands for.
+/// Kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum NameKind {
@@ -37,7 +37,7 @@ impl NameKind {
 pub struct Listing<'a> {
     /// Where the next request is to go on.
     pub next: u64,
-    /// What [`names`] takes; those of one part after another are those of all.
+    /// Bytes for [`names`]; parts in sequence make up the whole listing.
     pub names: &'a [u8],
 }
 

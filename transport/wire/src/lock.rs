@@ -1,10 +1,10 @@
-//! What is asked of a lock, as it lies in an entry's length word (`docs/reference/protocol.md`,
-//! section 3).
+//! Terms of a lock, as they lie in an entry's length word (`docs/reference/protocol.md`, section
+//! 3).
 //!
 //! Bits 0–1: [`LockKind`]; 2–3: [`LockOwner`]; 4: wait a while; 5: it was held before; 16–31:
 //! number of the process. The others are zero.
 
-/// What a range is locked for.
+/// Kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
     /// Nothing: an unlock.
@@ -29,9 +29,9 @@ pub enum LockOwner {
 /// All of a lock but its file and its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockTerms {
-    /// What for.
+    /// Kind.
     pub kind: LockKind,
-    /// Whose it is.
+    /// Owner.
     pub owner: LockOwner,
     /// True if the answer may wait a while for others to unlock. It says `EAGAIN` all the same when
     /// that was too short.

@@ -1,4 +1,4 @@
-//! What comes with a request: paths and times lie in the lane's buffer, or like the bytes to write
+//! Payload of a request: paths and times lie in the lane's buffer, or like the bytes to write
 //! behind the entry in a frame (`docs/reference/protocol.md`, sections 3 and 8).
 
 use crate::{request::Request, times::Times};

@@ -261,7 +261,7 @@ pub enum Request {
     Lock {
         /// Slot.
         file: u32,
-        /// Whose lock, and what for.
+        /// Owner and kind of the lock.
         terms: u32,
         /// First byte.
         start: u64,
@@ -273,7 +273,7 @@ pub enum Request {
     FindLock {
         /// Slot.
         file: u32,
-        /// Whose lock, and what for.
+        /// Owner and kind of the lock.
         terms: u32,
         /// First byte.
         start: u64,

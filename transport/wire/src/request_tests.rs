@@ -53,7 +53,7 @@ fn every_request_survives_its_entry() {
     }
 }
 
-/// Who changes an entry raises the version, and then writes down here what both have become.
+/// A changed entry needs another version: raise it, then write down here what both have become.
 #[test]
 fn entries_that_look_different_have_another_version() {
     // Each as the first of its lane, which numbers it.

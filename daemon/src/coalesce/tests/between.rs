@@ -1,4 +1,5 @@
-//! What happens within calls: daemons that die in the middle of one, and calls beside each other.
+//! Interrupted and concurrent calls: daemons that die in the middle of one, and calls beside each
+//! other.
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 

@@ -1,4 +1,4 @@
-//! Who may do what, and whose is what they make.
+//! Permissions, and owners of new files.
 
 use multifile::catalogue::{Change, Node};
 

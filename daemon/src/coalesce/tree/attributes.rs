@@ -1,4 +1,4 @@
-//! What becomes of an inode whose attributes are set.
+//! Changes to an inode's attributes.
 
 use multifile::catalogue::{Node, Time};
 use rustix::{

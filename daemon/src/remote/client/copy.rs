@@ -1,4 +1,4 @@
-//! What stands for a remote file that somebody is handed to read: a local copy without a name.
+//! Copies to read: a local file without a name in place of a remote one.
 
 use std::{io, os::fd::OwnedFd, path::Path};
 

@@ -23,7 +23,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Dial {
     pub(crate) sockets: Sockets,
     pub(crate) address: Address,
-    /// What has to be known of who answers.
+    /// Key of the server.
     pub(crate) key: Key,
     /// To talk by UCX once the server is met.
     pub(crate) workers: Option<Workers>,

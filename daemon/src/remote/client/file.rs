@@ -60,7 +60,7 @@ impl<N: Network> RemoteFile<N> {
         Ok((file, status))
     }
 
-    /// Whoever was handed the file is gone, and has left the position here.
+    /// Notes the position left by a process that was handed the file and is gone.
     pub(crate) fn leave_at(&self, at: u64) {
         self.left_at.set(Some(at));
     }

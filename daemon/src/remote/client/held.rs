@@ -7,7 +7,7 @@ use wire::{LockKind, LockOwner, LockTerms};
 
 use crate::{locks::LockCall, names::Identity};
 
-/// Whose locks.
+/// Owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
     /// A process's, in a file.
@@ -20,7 +20,7 @@ pub(super) enum Owner {
 #[derive(Default)]
 pub(super) struct Held(BTreeMap<Owner, Locked>);
 
-/// What an owner has locked.
+/// Locks of an owner.
 struct Locked {
     /// A handle that it was asked for by.
     handle: u32,
@@ -74,7 +74,7 @@ impl Held {
         self.0.remove(&owner);
     }
 
-    /// What to ask for again, by owner: by which handle, and which locks.
+    /// Returns all locks to reclaim, by owner: the handle, and the locks.
     pub(super) fn all(&self) -> Vec<(Owner, u32, Vec<LockCall>)> {
         let calls = |owner: Owner, held: &Locked| {
             let (owner, process) = match owner {

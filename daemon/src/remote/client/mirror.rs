@@ -38,7 +38,7 @@ use crate::{
 
 /// The folder of all mirrors, in the job's folder.
 pub(crate) const FOLDER: &str = "mirror";
-/// What a link in a mirror leads to: its text is asked of the server.
+/// Target of links in a mirror: the server is asked for their text.
 const NOWHERE: &str = "/nonexistent/kakehi";
 /// Mode of a file in a mirror: who comes past the daemon is refused, and does not read that it is
 /// empty.
@@ -47,7 +47,7 @@ const FILE_MODE: u32 = 0o000;
 const FOLDER_MODE: u32 = 0o700;
 const UNREADABLE: u32 = 0o300;
 
-/// What a name stands for.
+/// Type of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     File,
@@ -249,7 +249,7 @@ fn remove(path: &Path, kind: Kind) -> io::Result<()> {
     }
 }
 
-/// What is in a mirror, also in one that nobody may read.
+/// Lists a mirror, even one that nobody may read.
 fn entries(folder: &Path) -> io::Result<fs::ReadDir> {
     fs::read_dir(folder).or_else(|_| {
         fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE))?;

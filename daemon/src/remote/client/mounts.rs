@@ -91,8 +91,8 @@ impl Mounts {
         &self.machine
     }
 
-    /// What programs that are not served have written into mapped folders, and where it is kept;
-    /// known once the server was left.
+    /// Returns the files that undelegated programs have written into mapped folders, and where they
+    /// are kept; known once the server was left.
     pub(crate) fn strays(&self) -> BTreeMap<String, String> {
         self.server.as_ref().map(|server| server.listings.kept()).unwrap_or_default()
     }

@@ -18,7 +18,7 @@ pub(super) struct Opened {
 
 struct File {
     path: Vec<u8>,
-    /// What links have called it besides.
+    /// Other names, by links.
     others: Vec<Vec<u8>>,
     flags: u32,
     identity: Identity,
@@ -52,7 +52,7 @@ impl Lost {
 /// Names that are kept of a file besides the one it was opened by.
 const OTHERS_MAX: usize = 8;
 
-/// What a rename, or a link, does to names.
+/// Change of names by a rename or a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     from: Vec<u8>,
@@ -63,9 +63,9 @@ pub(crate) struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Renames,
-    /// What was called `to` is called `from` then, and is not replaced.
+    /// Swaps `from` and `to`; neither is replaced.
     Exchanges,
-    /// What is called `from` stays so.
+    /// Keeps `from`.
     Links,
 }
 
@@ -81,7 +81,7 @@ impl Move {
         Some(Self { from: from.to_bytes().to_vec(), to: to.to_bytes().to_vec(), how })
     }
 
-    /// What becomes of a name; `None`: it stays.
+    /// Returns the new form of a name; `None`: it stays.
     fn moved(&self, name: &[u8]) -> Option<Vec<u8>> {
         let exchanges = self.how == How::Exchanges;
         let back = || exchanges.then(|| moved(name, &self.to, &self.from)).flatten();
@@ -181,7 +181,7 @@ impl Opened {
         }
     }
 
-    /// What a server that was started anew has to open, by handle.
+    /// Returns the files that a restarted server has to open, by handle.
     pub(super) fn lost(&self) -> Vec<Lost> {
         let files = self.files.iter().filter(|(_, file)| file.gone.is_none());
         let lost = |(handle, file): (&u32, &File)| Lost {
@@ -234,7 +234,7 @@ impl Opened {
     }
 }
 
-/// What a name becomes when `from` becomes `to`.
+/// Returns the new form of a name when `from` becomes `to`.
 fn moved(name: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
     let rest = name.strip_prefix(from).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
     Some([to, rest].concat())

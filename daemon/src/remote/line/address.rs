@@ -16,7 +16,7 @@ pub struct Address {
     pub(crate) carrier: Carrier,
 }
 
-/// What carries frames once both sides have proven the key.
+/// Transport of frames once both sides have proven the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     /// The stream they met on.

@@ -25,7 +25,7 @@ use super::{Secrets, Speaks};
 pub(crate) const BATCH_LEN: usize = 256 << 10;
 /// Length of a buffer that holds any frame's body.
 const BODY_LEN_MAX: usize = FRAME_LEN_MAX - HEADER_LEN;
-/// What is copied at a time to be summed: it stays in the nearest cache.
+/// Bytes that are copied at a time to be summed: they stay in the nearest cache.
 const SUMMED_LEN: usize = 4 << 10;
 /// Bodies up to this length are no matter of the pool.
 const OWN_LEN_MAX: usize = BODY_START_LEN + INLINE_LEN_MAX;
@@ -54,7 +54,7 @@ pub(crate) trait Transmit: 'static {
     async fn send_all(&mut self, from: Vec<Buffer>) -> io::Result<()>;
 }
 
-/// What connections receive into. Cheap to clone.
+/// Receive buffers shared by connections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     pool: Pool,
@@ -83,7 +83,7 @@ impl Room {
     }
 }
 
-/// What has been received.
+/// Received data.
 pub(crate) struct Inbox<R> {
     frames: Frames<R, HEADER_LEN>,
     current: Option<Received>,
@@ -208,7 +208,7 @@ impl<R: Receive> Inbox<R> {
         self.frames.wait(other).await
     }
 
-    /// What is received from, between two frames.
+    /// Returns the receiver, between two frames.
     pub(crate) fn receiver(&mut self) -> &mut R {
         self.frames.inlet()
     }
@@ -257,7 +257,7 @@ pub(crate) fn bytes_of(buffers: &Buffers) -> Vec<u8> {
     bytes
 }
 
-/// What is to be sent. Cheap to clone.
+/// Data to send. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Outbox(Rc<State>);
 
@@ -384,7 +384,7 @@ mod tests {
 
     use super::*;
 
-    /// What has come.
+    /// Bytes received so far.
     struct Said(Vec<u8>);
 
     impl Inlet for Said {

@@ -33,7 +33,7 @@ const EVERYBODYS: Key = Key(*b"kakehi: no key but the same user");
 #[derive(Clone)]
 pub(crate) struct Key([u8; KEY_LEN]);
 
-/// What both sides of a connection have said, which every tag covers.
+/// The handshake's messages of both sides, which every tag covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transcript {
     pub(crate) version: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Transcript {
     pub(crate) server_nonce: [u8; NONCE_LEN],
 }
 
-/// Who proves that he has the key.
+/// The side that proves the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Prover {
     Client,
@@ -155,7 +155,7 @@ impl Key {
         self.mac(prover.label(), said).verify_slice(tag).is_ok()
     }
 
-    /// What marks the messages of one side, and is never said on the stream.
+    /// Derives the mark of one side's messages, which is never sent on the stream.
     pub(crate) fn secret(&self, sender: Prover, said: &Transcript) -> [u8; TAG_LEN] {
         let label: &[u8] = match sender {
             Prover::Client => b"kakehi client's messages",

@@ -29,7 +29,7 @@ use crate::{
 /// Messages that a worker has at a time. Their memory is taken as it is used.
 const BUFFER_COUNT: u32 = 64;
 
-/// What a worker may hold, and what UCX is told where the user's variables, `chosen`, do not.
+/// Returns a worker's bounds, and UCX's settings where the user's variables, `chosen`, have none.
 ///
 /// Messages are taken out of their buffers as they come where only half of these are free, so few
 /// buffers serve many peers. A peer may have as many on the way as it has requests, and a ping

@@ -52,7 +52,7 @@ pub(crate) const REQUESTS: u32 = 64;
 /// Of these, how many may move more than [`INLINE_LEN_MAX`] bytes. Half of them are executed at a
 /// time, while others are received.
 pub(crate) const BUFFERS: u32 = 48;
-/// What a client, or the replies to it, may have on the way by these bounds, bytes.
+/// Bytes that a client, or the replies to it, may have in flight by these bounds.
 pub(crate) const WINDOW_LEN: usize =
     REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * PIECE_LEN_MAX;
 /// Connections at a time that have greeted: as many as sessions.
@@ -214,7 +214,7 @@ impl<S: Storage> Server<S> {
     }
 }
 
-/// What clients have asked for so far.
+/// Requests of clients so far.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) requests: AtomicU64,
@@ -234,7 +234,7 @@ impl Traffic {
     }
 }
 
-/// What a client has under way.
+/// A client's requests in flight.
 #[derive(Default)]
 struct Credits {
     requests: Cell<u32>,

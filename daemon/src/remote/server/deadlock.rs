@@ -20,7 +20,7 @@ use crate::{names::Identity, storage::Storage};
 /// A process, by its session and its number there.
 pub(super) type Owner = ([u8; SESSION_LEN], u16);
 
-/// What a process waits for.
+/// The lock a process waits for.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) identity: Identity,

@@ -1,4 +1,4 @@
-//! What a request from a client asks for, its paths taken out of the payload and checked.
+//! Decoding of a client's request: paths are taken out of the payload and checked.
 
 use std::rc::Rc;
 
@@ -19,11 +19,11 @@ pub(crate) struct Job {
     pub(crate) request: Request,
     /// A copy of paths and the like.
     pub(crate) payload: Rc<[u8]>,
-    /// What is to be written, or room for what is read.
+    /// Data to write, or room for data to read.
     pub(crate) data: Buffers,
 }
 
-/// What a request asks for.
+/// A decoded request.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Open(u32, OpenCall),
@@ -36,7 +36,7 @@ pub(crate) enum Asked {
 }
 
 impl Job {
-    /// What is asked for, checked.
+    /// Decodes and checks the request.
     pub(crate) fn asked(&self) -> Result<Asked, Errno> {
         Ok(match self.request {
             Request::Open { file, .. } => {

@@ -47,7 +47,7 @@ impl Doubts {
         self.0.borrow().get(&identity).cloned().unwrap_or_default()
     }
 
-    /// What is in doubt about a file is written down.
+    /// Records that doubts about a file are settled.
     pub(super) fn settled(&self, identity: Identity) {
         self.0.borrow_mut().remove(&identity);
     }

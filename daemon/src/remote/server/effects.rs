@@ -1,5 +1,5 @@
-//! What a request that must not happen twice looked at before it began, and what can be said after
-//! a server died in the middle of it.
+//! Effects of requests that must not happen twice: the state before, and the outcome after a server
+//! died in the middle.
 //!
 //! | request | seen before | done if | not done if |
 //! |---|---|---|---|
@@ -77,7 +77,7 @@ impl<F> fmt::Display for Effect<F> {
     }
 }
 
-/// What has become of a request that was begun.
+/// Outcome of a request that was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
@@ -181,7 +181,7 @@ async fn look<S: Storage>(storage: &S, effect: &Effect<S::File>) -> io::Result<O
     stat(storage, path, follow).await
 }
 
-/// What a name stands for, if it is there.
+/// Returns the status of a name, if it exists.
 async fn stat<S: Storage>(storage: &S, path: &CString, follow: bool) -> io::Result<Option<Status>> {
     match storage.name(NameCall::Stat { path: path.clone(), follow }).await {
         Ok(answer) => Ok(Status::decode(&answer.bytes)),

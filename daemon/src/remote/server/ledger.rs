@@ -1,4 +1,5 @@
-//! What a server remembers of requests that must not happen twice: one small file per session.
+//! The ledger: a server's records of requests that must not happen twice, one small file per
+//! session.
 //!
 //! A record is written before its request is executed (*begun*) and again when it is answered
 //! (*done*); in between, when an append was left begun and another is to follow (*seen*). Records
@@ -47,7 +48,7 @@ pub(crate) enum State {
     Done(u64),
 }
 
-/// What stood there before it began.
+/// State before it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
     /// Size of a file that is appended to or has bytes moved; of one that is cut, when it was
@@ -102,7 +103,7 @@ impl Record {
     }
 }
 
-/// What is known of the locks of a session.
+/// Locks of a session, as the ledger has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LocksNoted {
     /// It has had none, or a server that lives has them all.
@@ -122,7 +123,7 @@ pub(crate) trait Ledger: 'static {
     /// Remembers that the session has had locks.
     fn note_locks(&self) -> io::Result<()>;
 
-    /// What is known of them. Who finds that they are to be waited for begins to.
+    /// Reads the note on locks. Who finds that they are to be waited for begins to.
     fn locks(&self) -> io::Result<LocksNoted>;
 
     /// The session has come; the wait for its locks begins anew.

@@ -42,17 +42,17 @@ const OWNERS_MAX: usize = 4096;
 /// Places in which unlocks are counted, by inode: one for several costs a vain try.
 const PLACES: usize = 64;
 
-/// What has the record locks of a process in a file.
+/// Descriptor that has the record locks of a process in a file.
 pub(super) struct Holder<S: Storage> {
     file: Rc<S::File>,
-    /// What the kernel has of it, which does not say whose locks are in the way.
+    /// Ranges that the kernel has locked, without their owners.
     pub(super) ranges: Ranges,
 }
 
 /// By inode and process.
 type Holders<S> = BTreeMap<(Identity, u16), Holder<S>>;
 
-/// What a session's clients have locked.
+/// Locks of a session's clients.
 pub(super) struct Locks<S: Storage> {
     pub(super) processes: RefCell<Holders<S>>,
     /// Handles that have locks of their own.
@@ -71,7 +71,7 @@ impl<S: Storage> Default for Locks<S> {
 }
 
 impl<S: Storage> Locks<S> {
-    /// What has had the record locks of processes, to be closed.
+    /// Returns the descriptors of processes' record locks, to close them.
     pub(super) fn holders(&self) -> impl Iterator<Item = S::File> + use<S> {
         let holders = self.processes.take().into_values();
         holders.filter_map(|holder| Rc::into_inner(holder.file))

@@ -1,4 +1,4 @@
-//! What a server does for its clients: sessions that outlive connections, and their requests.
+//! A server's service to its clients: sessions that outlive connections, and their requests.
 //!
 //! A session is on one connection at a time. A later one ends the earlier, and is welcomed only
 //! once nothing of the earlier is under way: else a write that was replayed could be overtaken by
@@ -51,7 +51,7 @@ const RENEWAL: Duration = Duration::from_secs(60 * 60);
 /// opened again, as by a server that was started anew.
 pub(crate) const KEEP: Duration = Duration::from_secs(60);
 
-/// What a server has, whoever asks.
+/// State of a server, common to all clients.
 pub(crate) struct Service<S: Storage> {
     pub(crate) handle: Handle,
     pub(super) storage: S,
@@ -121,7 +121,7 @@ impl<S: Storage> Open<S> {
         self.identity
     }
 
-    /// What a request does to the file that must not happen twice.
+    /// Returns the effect of a request on a file that must not happen twice.
     fn effect(&self, job: &Job) -> Option<Effect<S::File>> {
         let file = || self.file.clone();
         match job.request {

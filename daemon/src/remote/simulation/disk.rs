@@ -30,7 +30,7 @@ const LATENCY_MAX_US: u64 = 60;
 const SIZE_MAX: usize = 1 << 20;
 const REGULAR: u32 = 0o100_644;
 
-/// What a server's node has.
+/// A server's node.
 #[derive(Default)]
 pub(super) struct Disk {
     names: RefCell<BTreeMap<Vec<u8>, u64>>,

@@ -216,7 +216,7 @@ fn client_that_goes_without_a_word_leaves_nothing_open() {
     leaves_nothing_open(false);
 }
 
-/// What is to be sent finds it first.
+/// The next message to send finds the connection dead.
 #[test]
 fn client_that_hears_no_more_leaves_nothing_open() {
     leaves_nothing_open(true);

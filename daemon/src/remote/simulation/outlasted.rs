@@ -1,4 +1,4 @@
-//! What outlasts a server, its connections, and its machine, and what does not.
+//! State that outlasts a server, its connections, and its machine, and state that does not.
 
 use super::*;
 use crate::{

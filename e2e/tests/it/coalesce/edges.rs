@@ -112,7 +112,7 @@ fn files_can_be_removed_where_the_disk_is_full() {
     }
 }
 
-/// What it was made dense for is not undone: new files have their own physical one.
+/// New files get their own physical file, so the others stay dense.
 #[test]
 fn a_defragmented_multifile_is_written_on() {
     let folder = Folder::new();

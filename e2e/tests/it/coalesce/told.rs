@@ -1,4 +1,4 @@
-//! What people are told of multifiles.
+//! Messages about multifiles.
 
 use std::{fs, path::Path, process::Command};
 

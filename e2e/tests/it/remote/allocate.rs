@@ -10,7 +10,7 @@ use crate::{
     remote::server::{Scheme, Server},
 };
 
-/// What `forbid` makes of every file system.
+/// Error that `forbid` gives on every file system.
 const NO_FALLOCATE: &str = "EOPNOTSUPP";
 
 #[test]

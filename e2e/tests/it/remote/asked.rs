@@ -1,4 +1,4 @@
-//! What a server says of itself when it is asked.
+//! A server's answers to questions about itself.
 
 use std::process::Command;
 

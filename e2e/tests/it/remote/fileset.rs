@@ -1,4 +1,4 @@
-//! What calls on remote files come to, one by one, beside what they come to natively.
+//! Calls on remote files, one by one, compared with the same calls natively.
 
 use std::{
     collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::Path, process::Command,
@@ -12,7 +12,7 @@ use crate::{
     remote::server::{Scheme, Server},
 };
 
-/// What differs, as `docs/guide/remote.md` says.
+/// Expected differences, as `docs/guide/remote.md` lists them.
 const DIFFERENT: [(&str, &str); 21] = [
     ("O_APPEND later", "EINVAL"),
     ("O_PATH", "ENOTSUP"),

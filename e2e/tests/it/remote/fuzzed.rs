@@ -30,7 +30,7 @@ const AT_ONCE: u64 = 60;
 const SESSIONS: u8 = 4;
 /// The longest payload that is sent.
 const LONG_LEN: usize = 16 << 10;
-/// What would take the disk's room is not sent.
+/// Bound on allocations, to spare the disk.
 const ALLOCATED_MAX: u64 = 1 << 20;
 /// Of the server's memory, from a tenth of the frames on. It grew by 0.7 MiB in a hundred thousand
 /// frames, and by 0.2 MiB in a million.
@@ -70,7 +70,7 @@ fn neither_end_a_server_nor_make_it_grow(frames: u64) {
     server.end();
 }
 
-/// What the server has open, but for the timers of threads and pipes that wait for more to do.
+/// Lists the server's open files, without timers of threads and idle pipes.
 fn open(server: &Server) -> Vec<PathBuf> {
     let fds = fs::read_dir(format!("/proc/{}/fd", server.running.child.id()));
     let fds = fds.expect("descriptors").flatten();
@@ -88,7 +88,7 @@ fn serves_a_client(folder: &Folder, server: &Server) {
     assert_eq!(said, "served\n");
 }
 
-/// What has been sent, and what came of it.
+/// Frames sent, and their results.
 #[derive(Debug, Default)]
 struct Sent {
     frames: u64,
@@ -146,7 +146,8 @@ impl Hostile {
         assert_eq!(read_replies(&mut stream, u64::MAX), 0, "a stranger is answered");
     }
 
-    /// What ends the connection is sent when all before it is answered, or the server has ended it.
+    /// Frames that end the connection are sent when all before them are answered, or the server has
+    /// ended it.
     fn connect_with_the_key(&mut self) {
         let (mut bytes, mut last, mut asked) = (Vec::new(), None, 0);
         while asked < AT_ONCE && last.is_none() {
@@ -263,7 +264,7 @@ impl Hostile {
     }
 }
 
-/// What a frame does to the connection of a client with the key.
+/// Effect of a frame on the connection of a client with the key.
 enum Effect {
     IsAnswered,
     GoesOn,

@@ -8,7 +8,7 @@ use crate::{
     remote::server::{Scheme, Server},
 };
 
-/// What a child has written is in the file when it has ended, as natively: it came by a pipe.
+/// A child's writes are in the file when it has ended, as natively: they came through a pipe.
 #[test]
 fn whoever_goes_on_with_a_file_finds_what_a_child_wrote() {
     let Some(program) = python("files of children", "handed") else { return };

@@ -1,5 +1,5 @@
-//! Whoever is killed in the middle of transfers, a client with its programs or a server: the other
-//! side notices it in time, and goes on with all others.
+//! Kills in the middle of transfers, of a client with its programs or of a server: the other side
+//! notices in time, and serves all others.
 //!
 //! Over UCX, as it is shipped, no keep-alive helps: the end of the stream beside the messages has
 //! to. And what is killed within a message leaves the server's worker deaf.
@@ -31,8 +31,8 @@ const NOTICED_MAX: Duration = Duration::from_secs(10);
 const HEARD_MAX: Duration = Duration::from_secs(20);
 /// Transfers that a program may have under way, one for each of its processes, and some more.
 const UNDER_WAY: u64 = 12;
-/// What a server's memory may grow by after the first kill, however many follow: less than the
-/// buffers of a UCX worker.
+/// Growth of a server's memory after the first kill, however many follow: less than the buffers of
+/// a UCX worker.
 const GROWTH_MAX: u64 = 12 << 20;
 /// Descriptors and segments by which it may: two clients that come at a time may be on one UCX
 /// worker or on two.
@@ -216,7 +216,7 @@ fn serve_one_more(folder: &Folder, server: &Server) {
     assert_eq!(succeed(command.arg(local(folder).join("one")), LONG), "x\n");
 }
 
-/// What a server has open and mapped.
+/// Files and mappings of a server.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     /// Of its root.
@@ -241,7 +241,7 @@ fn sockets(server: &Server) -> BTreeSet<PathBuf> {
     links(server).into_iter().filter(is_socket).collect()
 }
 
-/// What the server's descriptors are.
+/// Returns the targets of the server's descriptors.
 #[track_caller]
 fn links(server: &Server) -> Vec<PathBuf> {
     let fds = fs::read_dir(format!("/proc/{}/fd", server.running.child.id()));

@@ -178,7 +178,7 @@ impl Keeper {
         Self(talker)
     }
 
-    /// What came of a write and an unlock.
+    /// Returns the results of a write and an unlock.
     #[track_caller]
     fn end(mut self) -> [String; 2] {
         self.0.tell();

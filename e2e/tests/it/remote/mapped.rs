@@ -1,4 +1,4 @@
-//! What `--map` and a job's daemon make of a name: the server's file, or a line that says why not.
+//! Names under `--map` and a job's daemon: the server's file, or a line that says why not.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::{
     remote::server::{Scheme, Server},
 };
 
-/// What Slurm gives every step of a batch job, the one that serves too.
+/// Slurm's variables for every step of a batch job, also the one that serves.
 const JOB: (&str, &str) = ("SLURM_JOB_ID", "7");
 
 /// A run in `current`, as a shell has it that came there by this name.

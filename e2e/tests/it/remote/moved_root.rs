@@ -34,7 +34,7 @@ fn a_root_that_was_removed_is_told_of_once() {
     server.end();
 }
 
-/// What it would write there nobody finds, and what it would remove is another's.
+/// Writes there would be lost, and removals would hit another job's files.
 #[test]
 fn a_job_does_not_go_on_in_another_root() {
     let folder = Folder::new();

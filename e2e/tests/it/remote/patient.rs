@@ -47,7 +47,7 @@ impl Patient {
         self.input.write_all(b"\n").expect("it waits");
     }
 
-    /// What the last steps came to.
+    /// Returns the results of the last steps.
     fn end(mut self) -> String {
         let status = self.running.wait(LONG);
         let mut said = String::new();

@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::harness::{Folder, Running, SOON, kakehi, kakehi_run, skip, wait_for};
 
-/// What carries requests and replies.
+/// Transport of requests and replies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scheme {
     Tcp,
@@ -167,7 +167,7 @@ impl Server {
         kakehi_run(folder, &flags.each_ref().map(String::as_str))
     }
 
-    /// What makes `local` this server's `/job`.
+    /// Returns the flags that make `local` this server's `/job`.
     pub(crate) fn flags(&self, local: &Path) -> [String; 6] {
         self.flags_at(&self.scheme.url(HOST, self.port), local)
     }
@@ -182,7 +182,7 @@ impl Server {
         self.run_through(folder, self.port, self.scheme)
     }
 
-    /// What the server has of the job.
+    /// Returns the server's folder of the job.
     pub(crate) fn job(&self) -> PathBuf {
         self.folder.join("root/job")
     }

@@ -1,4 +1,4 @@
-//! What is particular to UCX: a library that may be absent, and a peer that does not use it.
+//! Particulars of UCX: a library that may be absent, and a peer that does not use it.
 
 use std::{
     fs,

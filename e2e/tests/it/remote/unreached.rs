@@ -21,10 +21,10 @@ use crate::{
     remote::server::{Scheme, Server, reserve_port},
 };
 
-/// What a server of something else says to whoever comes.
+/// Greeting of another kind of server.
 const SSH: &[u8] = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n";
 
-/// What a server of another build says, whoever comes.
+/// Returns the greeting of a server of another build.
 fn other_version() -> Vec<u8> {
     let (nonce, tag) = ([0; NONCE_LEN], [0; TAG_LEN]);
     Frame::Challenge(Challenge { version: VERSION + 1, nonce, tag }).head().bytes().to_vec()

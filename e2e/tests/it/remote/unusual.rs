@@ -49,7 +49,7 @@ fn a_program_that_is_given_an_environment_of_its_own_is_served() {
     server.end();
 }
 
-/// Who was handed an open file writes to a pipe, and is no session of the daemon's.
+/// A process that was handed an open file writes to a pipe, and has no session.
 #[test]
 fn a_file_is_written_by_who_was_handed_it_after_its_opener_has_ended() {
     let folder = Folder::new();

@@ -18,7 +18,7 @@ fn fault(name: &str) {
     check(program("faults", Build::Sanitized, &folder).arg(name));
 }
 
-/// What the spy counted.
+/// Returns the counts of the spy.
 pub(crate) fn counts(run: &Output) -> HashMap<String, u64> {
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     let pairs = said.split_whitespace().filter_map(|word| word.split_once('='));
@@ -110,7 +110,7 @@ fn posix_mode_hands_over_every_write_and_does_not_sync() {
     assert!(counts["writes"] < 20, "{counts:?}");
 }
 
-/// What a program had written when it was killed, without a call of `sion_flush`.
+/// A program is killed without a call of `sion_flush`.
 #[test]
 fn killed_program_loses_no_write_in_posix_mode() {
     let left = |how: &str| {

@@ -54,7 +54,7 @@ pub(crate) fn prefix() -> &'static Path {
     })
 }
 
-/// What `sionconfig` says, word by word.
+/// Returns the words of `sionconfig`'s output.
 pub(crate) fn config(words: &[&str]) -> Vec<String> {
     let said = check(Command::new(prefix().join("bin/sionconfig")).args(words));
     String::from_utf8(said.stdout).unwrap().split_whitespace().map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! What is installed: names, versions, and what tools say about it.
+//! The installed files: names, versions, and what tools report of them.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 

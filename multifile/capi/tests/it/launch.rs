@@ -17,7 +17,7 @@ const DEADLINE: &str = "300";
 const FLAGS: [&str; 3] = ["-g", "-Wall", "-Werror"];
 const SANITIZE: &str = "-fsanitize=address";
 
-/// What is installed beside the core.
+/// Parts installed beside the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Omp,

@@ -215,7 +215,7 @@ fn all_streams(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// What `kakehi-bench tasks` compiles; it checks every particle that comes back.
+/// The program that `kakehi-bench tasks` compiles; it checks every particle that comes back.
 #[test]
 fn the_program_of_the_bench_does_what_it_measures() {
     with_each_mpi(|mpi| {

@@ -95,7 +95,7 @@ fn a_trace_is_written_and_read_by_key() {
     }
 }
 
-/// What a C file for MPI does, with processes.
+/// The same as a C program for MPI, with processes.
 #[test]
 fn a_group_in_c_opens_and_closes() {
     for build in [Build::Shared, Build::Sanitized, Build::Cxx] {

@@ -52,7 +52,8 @@ impl<'a, S: Storage> Opening<'a, S> {
         Ok(Self { storage, path, options, files })
     }
 
-    /// What this rank asks for; `fingerprint` stands for what all ranks must pass alike.
+    /// Encodes this rank's request; `fingerprint` stands for the arguments that all ranks must pass
+    /// alike.
     pub(super) fn asks(&self, tasks: &[NewTask], fingerprint: u32) -> Result<Vec<Ask>> {
         let ask = |task: &NewTask| {
             let file = self.files.get(&task.file).ok_or(Argument::Mapping)?;

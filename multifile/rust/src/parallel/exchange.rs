@@ -93,7 +93,7 @@ fn checked(mut answer: Vec<u8>) -> Result<Vec<u8>> {
     Error::decode(&answer).map_or(Ok(content), Err)
 }
 
-/// What was decided for each of `ranks`, or the same error for each.
+/// Returns the decision for each of `ranks`, or the same error for each.
 fn each(decided: Result<Vec<Vec<u8>>>, ranks: usize) -> std::vec::IntoIter<Result<Vec<u8>>> {
     let each: Vec<_> = match decided {
         Ok(parts) => parts.into_iter().map(Ok).collect(),
@@ -102,7 +102,7 @@ fn each(decided: Result<Vec<Vec<u8>>>, ranks: usize) -> std::vec::IntoIter<Resul
     each.into_iter()
 }
 
-/// What all ranks brought, or the error of the lowest that failed.
+/// Returns the contributions of all ranks, or the error of the lowest that failed.
 fn common<'a>(all: impl Iterator<Item = &'a [u8]>) -> Result<Vec<&'a [u8]>> {
     let asked = all.map(|part| {
         let (error, content) = part.split_at_checked(Error::ENCODED_LEN).unwrap_or_default();

@@ -96,7 +96,7 @@ impl<S: Storage> ParWriter<S> {
     }
 }
 
-/// What a rank asks for.
+/// A rank's request.
 struct Asked {
     local_rank: u32,
     collector: u32,

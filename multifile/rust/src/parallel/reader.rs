@@ -33,7 +33,7 @@ pub struct ParReader<F> {
 /// A task that this rank reads.
 #[derive(Debug)]
 pub struct LocalTask<F> {
-    /// What the multifile says about it.
+    /// Its description in the multifile.
     pub task: Task,
     /// Its stream, at the start.
     pub stream: TaskReader<F>,
@@ -270,7 +270,7 @@ impl<F: File> ParReader<F> {
     }
 }
 
-/// What this rank opened and prepared, when all ranks could.
+/// Returns this rank's open files, when all ranks could open theirs.
 fn agreed<G: Group, F: File>(
     group: &G,
     opened: Result<ParReader<F>>,
@@ -348,7 +348,8 @@ fn share(tasks: usize, rank: u32, ranks: u32) -> Range<usize> {
     from..if rank + 1 == ranks { tasks } else { (from + each).min(tasks) }
 }
 
-/// What a rank needs to read `task`; without one, only what is the same for all.
+/// Returns the part of a multifile that a rank needs to read `task`; without one, only the common
+/// part.
 fn given<F: File>(reader: &Reader<F>, task: Option<usize>) -> Result<Given> {
     let first = reader.header(0).ok_or(Argument::Task)?;
     let set = SetInfo {

@@ -1,4 +1,4 @@
-//! What ranks tell each other, as fixed-length records of little-endian integers.
+//! Messages between ranks, as fixed-length records of little-endian integers.
 
 use crate::{
     codec::{Fields, Order, narrow, put_u32, put_u64, signed, unsigned, wide},
@@ -32,7 +32,7 @@ pub(crate) fn inline_tasks(ranks: u32) -> usize {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) task: NewTask,
-    /// What the file system of this rank's file prefers, if nothing was asked for.
+    /// Preferred block length of this rank's file system, if none was asked for.
     pub(crate) fs_block_len: u32,
     /// Checksum of the options, which must be the same on all ranks.
     pub(crate) options: u32,
@@ -113,7 +113,7 @@ impl Grant {
     }
 }
 
-/// What a task used, told at closing: the number of blocks, and as many of them as fit.
+/// Use of a task, told at closing: the number of blocks, and as many of them as fit.
 #[derive(Clone, Debug)]
 pub(crate) struct Used {
     pub(crate) block_count: u64,
@@ -171,7 +171,7 @@ pub(crate) struct Given {
     pub(crate) set: SetInfo,
 }
 
-/// What is the same for all tasks of a set.
+/// Properties common to all tasks of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetInfo {
     /// Number of tasks.

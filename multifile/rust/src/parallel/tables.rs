@@ -33,13 +33,13 @@ pub const ROOT_FILES_MAX: usize = 16;
 /// Up to so many bytes of their tables, rank 0 writes them.
 pub const ROOT_BYTES_MAX: u64 = 4 << 20;
 
-/// What rank 0 keeps from opening to closing.
+/// State of rank 0 from opening to closing.
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) plans: Vec<FilePlan>,
     /// (file, local rank) of every rank's tasks.
     pub(crate) owned: Vec<Vec<(u32, u32)>>,
-    /// What the slots of the journals are signed with.
+    /// Number that signs the slots of the journals.
     pub(crate) instance: u64,
 }
 
@@ -64,8 +64,7 @@ impl Root {
         Ok(())
     }
 
-    /// What the tasks of the first `count` files used: what they told, and what they left in the
-    /// journals.
+    /// Collects the use of the tasks of the first `count` files: from messages and journals.
     pub(crate) fn collect<S: Storage>(
         &self,
         (storage, path): (&S, &Path),
@@ -139,7 +138,7 @@ impl Root {
     }
 }
 
-/// What the tasks of one file used.
+/// Use of the tasks of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileUse(pub(super) Vec<Used>);
 

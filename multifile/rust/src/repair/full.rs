@@ -14,7 +14,7 @@ use crate::{
     storage::{File, read_up_to},
 };
 
-/// What lengths are known from.
+/// Source of known lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A table, of which only what points to it may be missing.
@@ -82,7 +82,7 @@ pub(super) fn complete<F: File>(
     Ok(())
 }
 
-/// What stands behind a block that is not there, or not full, has no place in the stream.
+/// Ends a stream at a missing or short block: later blocks have no place in it.
 fn end_at_gap(extent: &mut Extent, is_gap: impl FnMut(&u64) -> bool) {
     let Some(gap) = extent.lens.iter().position(is_gap) else { return };
     let behind = extent.lens.iter().skip(gap + 1);

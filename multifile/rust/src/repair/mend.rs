@@ -164,7 +164,7 @@ impl Start {
         layout::round_up(len, unit.into())
     }
 
-    /// What the number of tasks and the block size say.
+    /// Returns the shape that the number of tasks and the block size imply.
     fn shape(&self, order: Order) -> Option<(usize, u32)> {
         let tasks = usize::try_from(self.u32(order, TASK_COUNT_AT)?).ok()?;
         Some((tasks, self.u32(order, FS_BLOCK_LEN_AT)?))

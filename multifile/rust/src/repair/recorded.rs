@@ -1,4 +1,4 @@
-//! What the journal of an unclosed file says of its blocks.
+//! Blocks of an unclosed file, as its journal has them.
 
 use crate::{
     backing::Gaps,
@@ -11,7 +11,7 @@ use crate::{
     sums,
 };
 
-/// What the journal says about every task, and whether that is all. Blocks without a slot hold no
+/// Returns every task as the journal has it, and if that is all. Blocks without a slot hold no
 /// completed write; those whose slot is not readable are estimated.
 pub(super) fn recorded<F: File>(
     front: &Front<F>,

@@ -1,4 +1,4 @@
-//! What the files of a set say of each other.
+//! Consistency of the files of a set.
 
 use super::{mend::Patch, state::State};
 use crate::{header::FILE_COUNT_AT, physical::Front, storage::File};

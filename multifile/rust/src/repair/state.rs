@@ -1,4 +1,4 @@
-//! What a physical file turns out to be: whole, mended, in doubt, or never closed.
+//! State of a physical file: whole, mended, in doubt, or never closed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     whole::{Verdict, judge},
 };
 
-/// What is known of a physical file.
+/// State of a physical file.
 #[derive(Debug)]
 pub(super) enum State {
     /// It is closed, and its parts confirm each other, once this patch is in place.
@@ -26,7 +26,7 @@ pub(super) enum State {
     Unclosed { was_closed: bool },
 }
 
-/// What a closed file still says where its parts contradict each other.
+/// Remaining facts of a closed file whose parts contradict each other.
 #[derive(Debug)]
 pub(super) struct Doubtful {
     /// How far its data can reach.

@@ -17,8 +17,8 @@ use crate::{
 /// Places that are looked at: what stands behind a table may be longer than blocks.
 const PLACES_MAX: u64 = 16;
 
-/// What the table says that stands at the end of a file without saying so, where a mapping behind
-/// it would have so many entries.
+/// Reads an uncommitted table at the end of a file, where a mapping behind it would have so many
+/// entries.
 pub(super) fn unfinished_table<F: File>(
     front: &Front<F>,
     entries: u64,
@@ -61,7 +61,7 @@ fn ends_as_one<F: File>(front: &Front<F>, table: &Table, entries: u64) -> Result
         || CHECKSUMS_MAGIC.starts_with(found) && rest <= sums_len)
 }
 
-/// What a table says, if it can be the one of this file.
+/// Returns a table's content, if it can be the one of this file.
 fn fitting<F>(front: &Front<F>, table: &Table, blocks: &Blocks) -> Option<Vec<Extent>> {
     let mut extents = Vec::new();
     let mut most_blocks = 0;

@@ -41,7 +41,7 @@ fn task(rank: usize) -> NewTask {
     }
 }
 
-/// What rank `rank` writes: many blocks, some of them ending in zeros, or nothing.
+/// Returns the data of rank `rank`: many blocks, some of them ending in zeros, or nothing.
 fn data(rank: usize) -> Vec<u8> {
     let len = if RANKS[rank] == 0 { 0 } else { 5000 * rank };
     (0..len).map(|at| u8::try_from(at % 251 % 7 * rank % 251).unwrap()).collect()
@@ -65,7 +65,7 @@ fn write(nodes: &[std::path::PathBuf], by_folder: bool, options: &Options) {
     });
 }
 
-/// What each rank reads, from the folder of its own file.
+/// Returns the data each rank reads, from the folder of its own file.
 fn read(nodes: &[std::path::PathBuf], by_folder: bool) -> Vec<Vec<u8>> {
     let nodes = nodes.to_vec();
     on_ranks(6, move |group| {

@@ -154,7 +154,7 @@ fn writes_of_one_length_cost_two_slots_and_then_one_a_block() {
     check_len(folder.path(), 100 * 512);
 }
 
-/// What others left where nothing was written yet is not taken for data.
+/// Bytes that others left in unwritten space are not taken for data.
 #[test]
 fn blocks_behind_those_of_a_closed_file_are_recorded_each_time() {
     let folder = TempDir::new().unwrap();

@@ -334,7 +334,7 @@ fn a_read_that_fails_after_some_bytes_is_an_error() {
     }
 }
 
-/// What is counted as written by other means comes behind what waits: that goes first.
+/// Bytes written by other means come behind those that wait: those go first.
 #[test]
 fn counting_bytes_written_by_other_means_hands_over_what_waits() {
     let memory = Memory::default();

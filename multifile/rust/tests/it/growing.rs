@@ -17,7 +17,7 @@ fn options() -> Options {
     Options { fs_block_len: Some(64), ..Options::default() }
 }
 
-/// What a multifile is to hold, and the multifile.
+/// A multifile, and its expected content.
 struct Grown {
     disk: Disk,
     growing: Growing<Disk>,

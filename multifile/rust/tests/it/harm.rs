@@ -75,7 +75,7 @@ fn stream(reader: &Reader<crate::memory::MemoryFile>, task: usize) -> Vec<u8> {
     reader.stream(task).and_then(|mut stream| stream.read_rest()).unwrap_or_default()
 }
 
-/// What `kakehi multifile verify` calls whole.
+/// Verifies as `kakehi multifile verify` does.
 fn verified(memory: &Memory, path: &Path) -> Result<(), Error> {
     let reader = Reader::open(memory, path)?;
     reader.check()?;

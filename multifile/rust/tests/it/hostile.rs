@@ -129,7 +129,7 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What the use of a file took.
+/// Cost of using a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     /// Of the processor: no other time passes while others have it.

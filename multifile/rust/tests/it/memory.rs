@@ -33,7 +33,7 @@ pub(crate) struct Counts {
     pub(crate) steps: Mutex<Vec<(PathBuf, Step)>>,
     pub(crate) reserved: Mutex<Vec<Range<u64>>>,
     pub(crate) released: Mutex<Vec<Range<u64>>>,
-    /// What was written is refused when it is handed over.
+    /// True if buffered writes are refused when they are handed over.
     pub(crate) refuses: AtomicBool,
 }
 

@@ -28,7 +28,7 @@ fn repair(disk: &Disk) -> Vec<Doubt> {
     doubts
 }
 
-/// What is left of a closed file that cannot be repaired in place.
+/// Checks the remainder of a closed file that cannot be repaired in place.
 fn salvage(disk: &Disk) {
     let found = Repair::examine(disk, Path::new(NAME)).unwrap();
     assert!(found.needed());
@@ -466,7 +466,7 @@ fn creating_a_file_removes_the_journal_of_an_earlier_one() {
     assert!(!journal.exists());
 }
 
-/// What the storage refuses now may be whole: nothing is written over it.
+/// A file that the storage refuses now may be whole: nothing is written over it.
 #[test]
 fn what_cannot_be_read_is_told_and_not_taken_for_missing() {
     let folder = TempDir::new().unwrap();

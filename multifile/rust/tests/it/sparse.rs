@@ -187,7 +187,7 @@ fn a_stream_that_is_mostly_a_hole_is_compared_with_its_checksum_without_being_re
     assert_eq!(verdict(), Err(Error::Damaged { part: Part::Checksum, file: 0 }));
 }
 
-/// Who writes by a position of its own finds it where it was.
+/// A writer that uses its own position finds it unmoved.
 #[test]
 fn looking_for_holes_moves_no_position_of_the_file() {
     let folder = TempDir::new().unwrap();

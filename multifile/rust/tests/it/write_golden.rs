@@ -1,4 +1,4 @@
-//! What this crate writes is what SIONlib writes, byte for byte.
+//! Comparison with SIONlib: this crate writes the same bytes.
 
 use std::{fs, path::Path};
 

@@ -33,7 +33,8 @@ impl Source for Lively {
     }
 }
 
-/// What an executor has done until its first park, whose polls have found something so many times.
+/// Returns the counters of an executor until its first park, whose polls have found something so
+/// many times.
 fn until_first_park(quiet: Duration, found_count: u64) -> Counters {
     struct EndOfTest(Notify);
     impl Park for EndOfTest {

@@ -14,7 +14,7 @@ use executor::{Armed, Config, Executor, ManualClock, Park, Source, Unpark};
 /// Time the simulation passes in a park without a timeout; a test that blocks for good fails.
 const PARKS_MAX: usize = 1000;
 
-/// What an executor runs on.
+/// Machine of an executor.
 #[derive(Default)]
 pub(crate) struct Machine {
     pub(crate) clock: Rc<ManualClock>,
@@ -51,7 +51,7 @@ impl Unpark for NoUnpark {
     fn unpark(&self) {}
 }
 
-/// What a simulated source saw and what it shall answer.
+/// Visits to a simulated source, and its planned answers.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) polls: Cell<u64>,

@@ -1,4 +1,4 @@
-//! What a peer sends, and what this side sends, is bounded; nothing is lost below the bound.
+//! Bounds of sending in both directions: nothing is lost below the bound.
 
 use std::{
     cell::Cell,

@@ -1,4 +1,4 @@
-//! What is sent arrives, whole.
+//! Messages arrive, whole.
 
 use std::{collections::BTreeSet, fs};
 

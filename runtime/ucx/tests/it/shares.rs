@@ -1,4 +1,4 @@
-//! What an executor serves at a time gets equal shares of it, whatever brings it.
+//! Fairness: connections get equal shares of an executor, whatever carries them.
 //!
 //! Everything happens in this process and on one thread: what one kind is asked for next is asked
 //! for as soon as it was served, so how busy the machine is changes nothing but the time this

@@ -26,7 +26,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 /// Length of the default receive buffers.
 pub(crate) const LARGE: usize = 1 << 20;
 
-/// What a worker of the default configuration holds without connections.
+/// Resources of a worker of the default configuration without connections.
 pub(crate) const IDLE: Held =
     Held { operations: 0, free_buffers: 64, lent: 0, put_off: 0, endpoints: 0 };
 

@@ -81,7 +81,7 @@ pub struct Frames<R, const HEAD: usize> {
     expected_len: usize,
     /// The frame of which parts are still to come.
     rest: Option<Rest<HEAD>>,
-    /// What is left of its turn to receive.
+    /// Remainder of its turn to receive.
     turn: Option<Credit>,
 }
 
@@ -104,7 +104,7 @@ pub struct Frame<const HEAD: usize> {
     /// In a buffer of the pool, and as long as that but for the last part, or in memory that is no
     /// matter of it; `None` when the body's length is 0.
     pub body: Option<Buffer>,
-    /// What follows that in the body, where the inlet had it.
+    /// Bytes that follow in the body, where the inlet had them.
     pub lent: Option<Buffers>,
     /// Where in the whole body it begins, bytes.
     pub at: usize,

@@ -9,7 +9,7 @@
 
 use executor::{Credit, Credits};
 
-/// What may be sent, in bytes, or in transfers. Cheap to clone.
+/// Bytes or transfers that may be sent. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Halves(Credits);
 

@@ -1,4 +1,4 @@
-//! What is set on every TCP connection, and how a dead peer is noticed.
+//! Options of every TCP connection, and how a dead peer is noticed.
 
 use std::{
     io,

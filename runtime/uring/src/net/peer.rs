@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket, as the kernel noted when the two were connected.
+//! The process at the other end of a Unix socket, as the kernel noted when the two were connected.
 //!
 //! Not by rustix, whose credentials always have a process: here one in another container has none.
 
@@ -16,7 +16,7 @@ use rustix::{
 /// The user that the kernel does not know.
 const NOBODY: u32 = u32::MAX;
 
-/// Who connected or, seen from there, who listens.
+/// The process that connected or, seen from there, that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The user; `None` for a TCP connection, which does not tell.

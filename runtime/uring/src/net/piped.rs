@@ -24,7 +24,7 @@ use rustix::{
 
 use crate::memory::{Buffer, Heap, Memory};
 
-/// What is shorter is received as fast into memory.
+/// Length below which receiving into memory is as fast.
 pub(super) const PIPED_LEN_MIN: usize = 32 << 10;
 /// Pieces of a pipe, in bytes as the kernel counts them: one for each page of a packet from a
 /// network, of which the longest payload has some more than pages.
@@ -93,7 +93,7 @@ impl Pipe {
     }
 }
 
-/// What a socket has given.
+/// Data from a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// So many bytes; 0 at the end of the stream.
@@ -135,7 +135,7 @@ impl Filling {
         self.len
     }
 
-    /// What it has.
+    /// Reads its data into memory.
     pub(super) fn into_buffer(mut self) -> Buffer {
         let state = Mutex::new(State { pipe: self.pipe.take(), taken: 0 });
         let (len, pipes, read) = (self.len, self.pipes.clone(), OnceLock::new());

@@ -39,7 +39,7 @@ pub(crate) struct Poller {
     again: RefCell<Vec<Waker>>,
 }
 
-/// What is known of one socket.
+/// State of one socket.
 #[derive(Debug)]
 struct Readiness {
     receive: Side,
@@ -55,7 +55,7 @@ struct Side {
     is_odd: Cell<bool>,
     /// The one task that waits; of an earlier one that gave up, at worst, it is woken once more.
     waiting: RefCell<Option<Waker>>,
-    /// What it has used up since the last visit.
+    /// Events it has used up since the last visit.
     used: Cell<Used>,
 }
 
@@ -150,7 +150,7 @@ impl Side {
         }
     }
 
-    /// What it has used up since this visit.
+    /// Returns the events it has used up since this visit.
     fn used(&self, visit: u64) -> Used {
         let used = self.used.get();
         if used.visit == visit { used } else { Used { visit, ..Used::default() } }
@@ -274,8 +274,8 @@ impl Source for Visits {
         if poller.sockets.borrow().is_empty() { 0 } else { poller.look(budget) }
     }
 
-    /// What the last look left, or came after it, ends the park, also if [`Events::look`] has
-    /// heard of it meanwhile.
+    /// Events that the last look left, or that came after it, end the park, even if
+    /// [`Events::look`] has heard of them meanwhile.
     fn arm(&mut self) -> Armed {
         if self.0.again.borrow().is_empty() { Armed::Waits } else { Armed::Busy }
     }

@@ -21,7 +21,7 @@ const STAGES_MAX: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub struct Stages {
     kept: Rc<RefCell<Vec<Buffer>>>,
-    /// Whose turn it is to receive; `None`: anybody's.
+    /// Turns to receive; `None`: no order.
     pub(super) turns: Option<Turns>,
 }
 

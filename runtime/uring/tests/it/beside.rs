@@ -31,7 +31,7 @@ const LEN: usize = 4096;
 const READS: usize = 100;
 /// The task that is always ready, and the two ends of the stream.
 const OTHERS: u64 = 3;
-/// What never comes has not come by then.
+/// Bound for events that never come.
 const SLICES_MAX: u64 = 10_000;
 
 /// As `O_DIRECT` wants it.

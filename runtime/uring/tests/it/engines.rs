@@ -1,4 +1,4 @@
-//! What the daemon uses, under every choice.
+//! The daemon's operations, under every choice.
 
 use std::{
     cell::Cell,

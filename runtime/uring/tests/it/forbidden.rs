@@ -35,7 +35,7 @@ fn everything_works_with_io_uring_forbidden() {
     }
 }
 
-/// What a kernel does that is out of memory. Nothing in flight is ever over.
+/// A kernel out of memory refuses entries. Nothing in flight is ever over.
 #[test]
 fn a_ring_that_takes_nothing_fills_up_and_no_more() {
     let test = thread::spawn(move || {

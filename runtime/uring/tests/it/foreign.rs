@@ -11,7 +11,7 @@ use uring::{Choice, Foreign};
 
 use crate::support::Core;
 
-/// What a socket lingers for that nobody reads from.
+/// Time that a socket lingers for a peer that does not read.
 const LINGER: Duration = Duration::from_secs(20);
 
 #[test]

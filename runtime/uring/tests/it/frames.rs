@@ -249,7 +249,7 @@ fn small_bodies_that_are_held_are_not_overwritten() {
     }
 }
 
-/// What is received and not served is bounded, and all that was sent is received in the end.
+/// Received and unserved data is bounded, and all that was sent is received in the end.
 #[test]
 fn streams_in_turns_hold_no_more_together_than_is_to_be_served() {
     const BUDGET: u64 = 8 << 20;
@@ -317,7 +317,7 @@ fn a_stream_that_stalls_holds_no_turn() {
     drop(stalled);
 }
 
-/// Who lets buffers lie keeps only its own part, however many there are.
+/// A client that does not use its buffers keeps only its own part, however many there are.
 #[test]
 fn a_member_takes_an_equal_part_of_a_pool() {
     let pool = Pool::reserve(16, 4);

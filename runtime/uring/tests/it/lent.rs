@@ -10,7 +10,7 @@ use crate::support::{buffer, content, poll};
 const HEAD: usize = 8;
 const LONG: usize = 50_000;
 
-/// What comes, each piece at a time.
+/// Data to come, each piece at a time.
 struct Pieces(VecDeque<Buffer>);
 
 impl Inlet for Pieces {

@@ -13,7 +13,7 @@ const LEN: usize = 10;
 
 type Results = Vec<io::Result<usize>>;
 
-/// What one transfer after the other comes to, all begun at once.
+/// Returns the results of one transfer after the other, all begun at once.
 fn results<T: Future<Output = io::Result<usize>> + 'static>(
     core: &mut Core,
     transfers: impl Iterator<Item = T>,

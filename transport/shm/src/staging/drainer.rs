@@ -1,4 +1,4 @@
-//! Whose turn it is to drain a log: the client's that fills it, or the daemon's that guards it.
+//! The drainer of a log: the client that fills it, or the daemon that guards it.
 //!
 //! One word says who writes the log's bytes to the file now. Whoever finds it free claims it, takes
 //! `tail` and the extents from the slot ([`Consumer::resume`](super::Consumer::resume)), writes,
@@ -70,7 +70,7 @@ impl FileSlot {
         self.change(free, free.next(holder))
     }
 
-    /// Who has the right to drain now; `None` if nobody has.
+    /// Returns the holder of the right to drain; `None` if nobody has it.
     #[must_use]
     pub fn drain_holder(&self) -> Option<DrainClaim> {
         let claim = DrainClaim(self.consumer.0.drainer.load(Ordering::Acquire));

@@ -21,8 +21,8 @@ fn any_message_decodes_or_is_refused() {
     seeded(checks::message);
 }
 
-/// What a hostile peer may send: every kind of frame, mutated, cut, and joined. A frame is borrowed
-/// from what was received, so nothing grows but what the receiver keeps, at most one frame.
+/// Hostile frames: every kind, mutated, cut, and joined. A frame is borrowed from what was
+/// received, so nothing grows but what the receiver keeps, at most one frame.
 #[test]
 fn a_million_mutated_frames_parse_or_are_refused() {
     replay("frames", checks::frames);

@@ -1,4 +1,4 @@
-//! What others have made or written in mirrors, which is kept.
+//! Strays: files that others have made or written in mirrors, which are kept.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! What a session has open, by the handles that it chooses.
+//! A session's open files, by the handles that it chooses.
 
 use std::{io, rc::Rc};
 

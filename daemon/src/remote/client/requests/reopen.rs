@@ -1,5 +1,4 @@
-//! What a session asks of a server that was started anew, before anything else: its open files, and
-//! its locks.
+//! Recovery at a restarted server, before any other request: open files, then locks.
 //!
 //! What cannot be had again is gone for good: a file that is another one by now (`ESTALE`), and one
 //! whose lock somebody else may have had meanwhile (`EIO`). For its owner would go on as if nobody

@@ -1,5 +1,4 @@
-//! What a client remembers of its session: requests that are not answered, and what the server has
-//! open and locked for it.
+//! A client's state of its session: unanswered requests, and the files it has open and locked.
 
 use std::{
     cell::RefCell,
@@ -44,7 +43,7 @@ pub(super) struct Pending {
     pub(super) request: Request,
     pub(super) record: Option<u32>,
     pub(super) payload: Vec<u8>,
-    /// What is written, or where to put what is read.
+    /// Data to write, or room for data to read.
     pub(super) data: Option<Buffer>,
     pub(super) reply: RefCell<Option<(u64, Vec<u8>)>>,
     pub(super) answered: Notify,
@@ -76,8 +75,8 @@ impl State {
         }
     }
 
-    /// What is given up is not asked for again, for it may be somebody else's before the answer
-    /// comes.
+    /// Forgets a file that is given up: it is not reopened, for it may be somebody else's before
+    /// the answer comes.
     pub(super) fn give_up(&mut self, request: &Request) {
         self.note_lock(request, true);
         if let Request::Close { file } = *request {

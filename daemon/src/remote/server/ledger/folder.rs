@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(again[0], Some(record));
     }
 
-    /// What is served is what was opened.
+    /// The server serves the folder it opened.
     #[test]
     fn a_root_that_is_renamed_keeps_its_records() {
         let place = tempfile::tempdir().expect("folder");

@@ -17,7 +17,7 @@ use crate::{names::OpenCall, storage::Storage, verdict::errno};
 /// Files that a session has open at a time, however many descriptors there are.
 const FILES_MAX: usize = 4096;
 
-/// What clients may have of so many descriptors.
+/// Returns the clients' share of so many descriptors.
 pub(super) fn part_of(limit: u64) -> usize {
     usize::try_from(limit / 2).unwrap_or(usize::MAX)
 }

@@ -280,7 +280,7 @@ fn request_that_was_refused_is_refused_again_whatever_has_become_possible() {
     }
 }
 
-/// Whoever waited for the file to be empty has written to it before the request is sent again.
+/// A client that waited for the file to be empty writes to it before the request is replayed.
 #[test]
 fn what_others_write_into_a_file_that_was_cut_stays() {
     for case in cuts() {
