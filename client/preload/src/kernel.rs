@@ -128,7 +128,7 @@ pub(crate) fn cancellation_point() {
     let _: Option<()> = unsafe { next!(@younger pthread_testcancel() -> ()) };
 }
 
-/// Whether libc knows of no other thread. Before glibc 2.32 it does not say so.
+/// True if libc knows of no other thread. Before glibc 2.32 it does not say so.
 #[inline]
 fn is_alone() -> bool {
     let (place, name) = next!(@place __libc_single_threaded);

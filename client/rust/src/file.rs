@@ -146,7 +146,7 @@ pub(crate) struct Log {
     pub(crate) dirty: (u64, u64),
 }
 
-/// What moving bytes has cost on average, in ns for a KiB. A thread that lost its core in between
+/// Average cost of moving bytes, in ns for a KiB. A thread that lost its core in between
 /// says little: no time counts for more than twice what was known before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
@@ -216,8 +216,8 @@ impl OpenFile {
         self.is_remote() && self.left == Some(Reason::DaemonLost)
     }
 
-    /// What a small write at the position needs, if this is the file `id` and nothing is in the way
-    /// of staging it.
+    /// Returns the link and log for a small write at the position, if this is the file `id` and
+    /// nothing is in the way of staging it.
     #[inline]
     pub(crate) fn written_on(&mut self, id: FileId) -> Option<(Link, &mut Log)> {
         let is_open = self.generation == id.generation && self.number_count > 0;

@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Client {
-    /// Whether the kernel alone has `fd`: it is nothing that could be delegated, or not known to be
+    /// True if the kernel alone has `fd`: it is nothing that could be delegated, or not known to be
     /// yet. Costs a table look-up, and a system call at the first time of a number that somebody
     /// else opened.
     #[must_use]
@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    /// Whether the next write to `fd` is the kernel's as it is: as [`is_kernels`](Self::is_kernels)
+    /// True if the next write to `fd` is the kernel's as it is: as [`is_kernels`](Self::is_kernels)
     /// says, and it is no second one.
     #[must_use]
     #[inline]
@@ -98,7 +98,7 @@ impl Client {
             && self.is_nothing_staged()
     }
 
-    /// Whether nobody in the job has a file linked.
+    /// True if nobody in the job has a file linked.
     fn is_nothing_staged(&'static self) -> bool {
         self.job().is_none_or(|job| job.shared().inodes.is_empty())
     }

@@ -1,4 +1,4 @@
-//! What a staging log cannot say honestly.
+//! Values in a staging log that an honest client never writes.
 
 use core::{error, fmt};
 
