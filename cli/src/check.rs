@@ -37,7 +37,7 @@ use crate::{
 /// Scripts may name scripts; the kernel allows four levels.
 const SCRIPT_DEPTH_MAX: usize = 4;
 
-/// Tells which calls of a program are delegated, which are not, and what happens then.
+/// Lists which calls of a program are delegated, which are not, and the consequence.
 ///
 /// Reads the program and the libraries it needs, and runs nothing.
 ///

@@ -25,7 +25,7 @@ use crate::{
 
 /// Checks this machine: what works, what is missing, and what to do about it.
 ///
-/// Exit status: 0 when delegation works, with or without notes; 1 when it cannot work at all.
+/// Exit status: 0 when delegation works, with or without notes; 1 when it cannot work.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::{
 
 /// Waits until everything the daemon of this job has accepted is in the files.
 ///
-/// Exit status: 0 when drained; 1 when --timeout passed first (the daemon goes on) or a write
+/// Exit status: 0 when drained; 1 when --timeout passed first (the daemon continues) or a write
 /// failed; 3 when no daemon answers.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

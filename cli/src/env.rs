@@ -18,11 +18,11 @@ use crate::{
 
 /// Prints the variables a program needs, as shell commands
 ///
-/// For programs that 'kakehi run' cannot wrap; a daemon has to be started besides:
+/// For programs that 'kakehi run' cannot wrap. Start a daemon as well:
 ///
 ///     eval "$(kakehi env)"; kakehi serve --background && ./app
 ///
-/// Where one daemon of 'kakehi serve' waits for programs already, these join it.
+/// If exactly one daemon of 'kakehi serve' is running, the program joins it.
 ///
 /// Exit status: 0; 1 when the preload library is missing; 2 when a setting is wrong.
 #[derive(clap::Args, Debug)]

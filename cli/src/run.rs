@@ -39,21 +39,21 @@ const DISABLE: &str = "KAKEHI_DISABLE";
 
 /// Runs a program with its file I/O delegated to the daemon of the job
 ///
-/// Starts the daemon when none serves the job, stops it after the last program, and then prints a
-/// summary on standard error. Around a launcher or behind it:
+/// Starts the job's daemon if there is none, stops it after the last program, and prints a summary
+/// on standard error. Works around a launcher or behind it:
 ///
 ///     kakehi run -- mpirun -n 4 ./app
 ///     mpirun -n 4 kakehi run -- ./app
 ///     srun kakehi run -- ./app
 ///
-/// 'kakehi config --show-origin' lists the variables and configuration files that set the same as
-/// the flags, and more. KAKEHI_DISABLE=1 runs the program untouched.
+/// 'kakehi config --show-origin' lists all settings, with variables and configuration files.
+/// KAKEHI_DISABLE=1 runs the program untouched.
 ///
-/// Exit status: the program's own; 126 when it cannot be executed, 127 when it is not found,
-/// 128+n after signal n; 125 when kakehi itself failed, or the program ended well and yet the file
-/// system refused something it wrote; 2 when a setting or flag is wrong. A daemon that dies is no
-/// failure of the program, which goes on without it: standard error tells of it. But where folders
-/// are mapped or coalesced, whose files only the daemon has, it is: 125.
+/// Exit status: the program's own; 126 when it cannot be executed, 127 when it is not found, 128+n
+/// after signal n; 125 when kakehi itself failed, or when the program succeeded although the file
+/// system refused something it wrote; 2 when a setting or flag is wrong. If the daemon dies, the
+/// program continues without it and standard error says so; with mapped or coalesced folders, whose
+/// files only the daemon has, the exit status is 125.
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

@@ -31,27 +31,27 @@ use crate::{
 ///     kakehi serve --listen tcp://0.0.0.0:7777 --root /scratch/me --key ~/.kakehi-key
 ///     kakehi run --remote tcp://io1:7777 --key ~/.kakehi-key --map out=/run1 -- ./app
 ///
-/// The key file is made when it is missing; whoever has it may change everything below --root.
-/// unix://PATH needs none: without --key it lets in this user's processes, and root's.
+/// A missing key file is created; its holders may change everything below --root. unix://PATH needs
+/// no key: without --key it admits processes of this user and root.
 ///
-/// Exit status: 0 when everything accepted has been written; 1 when something could not be.
+/// Exit status: 0 when everything accepted was written; 1 when something was not.
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Serves the folder of --root to daemons elsewhere: tcp://HOST:PORT (port 0: any), the same
-    /// with ucx:// to go on by UCX, or unix://PATH.
+    /// Serves the folder of --root to daemons elsewhere: tcp://HOST:PORT (port 0: any),
+    /// ucx://HOST:PORT for data over UCX, or unix://PATH.
     #[arg(long, value_name = "URL", requires = "root")]
     listen: Option<Url>,
-    /// The folder that is served, and nothing outside it.
+    /// Folder to serve; nothing outside it is reachable.
     #[arg(long, value_name = "DIR", requires = "listen")]
     root: Option<PathBuf>,
-    /// Leaves a file in DIR that has the address listened at.
+    /// Writes the listen address to a file in DIR.
     #[arg(long, value_name = "DIR", requires = "listen")]
     address_file: Option<PathBuf>,
-    /// Returns once the daemon serves, which goes on by itself, without a terminal. Its warnings go
-    /// to standard error only where that is a file.
+    /// Returns once the daemon is ready; it keeps running without a terminal. Its warnings go to
+    /// standard error only if that is a file.
     #[arg(long)]
     background: bool,
     /// Started by --background: says when it is ready.

@@ -244,7 +244,7 @@ impl Seat {
         let handle = executor.handle();
         let engines = Engines::new(&handle, config.engine, THREADS_PER_CORE, &events);
         if let Some(why) = engines.why_no_ring().filter(|_| index == 0) {
-            tracing::warn!("io_uring was asked for and is not to be had, threads serve: {why}");
+            tracing::warn!("io_uring requested but unavailable; using threads: {why}");
         }
         let sockets = Sockets::new(&handle, &events, &engines).map_err(Error::setup("sockets"))?;
         let reactor = Reactor::new(&handle, events);

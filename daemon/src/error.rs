@@ -157,7 +157,7 @@ impl fmt::Display for Error {
             }
             Self::Remote { addresses, source } => {
                 let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-                write!(f, "the server at {} cannot be had: {source}", texts.join(" or "))
+                write!(f, "the server at {} cannot be used: {source}", texts.join(" or "))
             }
             Self::Occupied { folder } => write!(
                 f,

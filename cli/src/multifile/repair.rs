@@ -28,19 +28,19 @@ use crate::{
     size::Size,
 };
 
-/// Completes a multifile that was never closed, to the last completed write of every task; names
-/// those that have lost something, or may have.
+/// Completes a multifile that was never closed, to the last completed write of every task, and
+/// names tasks that lost data or may have.
 ///
-/// Data is not touched: what closing would have written is written behind it. With --output even
-/// that happens in a copy. Of a closed multifile only fields are rewritten that its other parts
-/// tell for certain; where they contradict each other, or its end is cut off, it is left alone, and
-/// --output makes a copy with what seems to be there. Exit status: 0 when 'verify' calls it ok; 4
-/// when a task is in doubt, cut off, or differs from its checksum.
+/// Data is not changed: repair appends what closing would have written, with --output to a copy. In
+/// a closed multifile it rewrites only fields that the other parts prove; if they contradict each
+/// other, or the end is cut off, it changes nothing, and --output saves what is left. Exit status:
+/// 0 when 'verify' calls the result ok; 4 when a task is in doubt, cut off, or differs from its
+/// checksum.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
     file: PathBuf,
-    /// Only says what would be done.
+    /// Says what would be done, and changes nothing.
     #[arg(long, conflicts_with = "output")]
     dry_run: bool,
     /// Leaves the file as it is and repairs a copy.

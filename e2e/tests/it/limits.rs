@@ -402,7 +402,7 @@ fn io_uring_asked_for_and_forbidden_is_told_and_done_without() {
     command.arg("EPERM").arg(kakehi()).args(["serve", "--engine", "uring", "--socket"]);
     let daemon = Daemon::start_by(&folder, socket.clone(), command.arg(&socket));
     let engine = daemon.status()["cores"][0]["engine"].as_str().expect("text").to_owned();
-    assert!(engine.contains("io_uring is not to be had"), "{engine}");
+    assert!(engine.contains("io_uring is unavailable"), "{engine}");
     let said = daemon.said();
     assert_eq!(said.lines().filter(|line| line.contains("io_uring")).count(), 1, "{said}");
     write_and_verify(&daemon, &folder.join("file"), "io_uring asked for");

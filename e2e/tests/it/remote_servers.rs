@@ -209,7 +209,7 @@ fn servers_that_are_away_are_done_without_and_named() {
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(text(&output.stdout).trim(), "20");
     let lines = said(&output);
-    assert!(lines.contains(&format!("no server answers at {dead}")), "{lines}");
+    assert!(lines.contains(&format!("{dead}: server unreachable")), "{lines}");
     assert!(!lines.contains(&live.url), "{lines}");
 
     live.kill();

@@ -62,12 +62,12 @@ impl fmt::Display for Error {
         match self {
             Self::Missing { library, reason } => write!(
                 f,
-                "UCX is not to be had: {library}: {reason}; install UCX {major}.{minor} or later \
+                "UCX is unavailable: {library}: {reason}; install UCX {major}.{minor} or later \
                  (Debian: libucx0), or use tcp://"
             ),
             Self::Version { library, found: (a, b, c) } => write!(
                 f,
-                "UCX of another version is no use: {library} is {a}.{b}.{c}, needed is \
+                "UCX has another version: {library} is {a}.{b}.{c}, needed is \
                  {major}.{minor} or a later {major}.x; install that, or use tcp://"
             ),
             Self::Function { library, name } => write!(

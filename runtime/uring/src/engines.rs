@@ -270,7 +270,7 @@ impl Engines {
             Ok(ring) => format!("io_uring ({}), up to {threads} threads", ring.features()),
             Err(NoRing::NotWanted) => format!("up to {threads} threads, as asked for"),
             Err(NoRing::Failed(error)) => {
-                format!("up to {threads} threads; io_uring is not to be had: {error}")
+                format!("up to {threads} threads; io_uring is unavailable: {error}")
             }
         }
     }

@@ -82,7 +82,7 @@ impl<N: Network> Group<N> {
                         Err(why) => &why.to_string(),
                     };
                     let name = &member.name;
-                    tracing::warn!("no server answers at {name}, others serve for it: {why}");
+                    tracing::warn!("{name}: server unreachable; continuing with the others: {why}");
                     member.client.abandon();
                     false
                 });
