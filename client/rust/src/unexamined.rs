@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing that was staged can concern `fd`, because it was not examined since it was
+    /// True if nothing that was staged can concern `fd`, because it was not examined since it was
     /// opened: the kernel can execute any call on it as it is.
     #[must_use]
     #[inline]

@@ -216,8 +216,9 @@ fn sources() -> Vec<(String, String)> {
     visit(&root, "rs", &mut |path, text| {
         let path = relative(&root, path);
         if !is_test(&path) {
-            let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-            found.push((path, code.to_owned()));
+            let tests = ["\nmod tests {", "\nmod loom_tests {"];
+            let end = tests.iter().filter_map(|start| text.find(start)).min();
+            found.push((path, text[..end.unwrap_or(text.len())].to_owned()));
         }
     });
     found

@@ -18,7 +18,8 @@ use crate::{
 
 /// Longest merged transfer, bytes.
 const LEN_MAX: usize = 1 << 20;
-/// Longest write that is merged, bytes. Of reads, for whose results somebody waits, only short ones go together.
+/// Longest write that is merged, bytes. Of reads, for whose results somebody waits, only short ones
+/// go together.
 const WRITE_LEN_MAX: usize = 256 << 10;
 
 /// Operations in the order of the file, at least one.

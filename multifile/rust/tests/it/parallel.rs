@@ -137,8 +137,7 @@ fn a_set_of_many_files_costs_no_more_calls() {
     }
 }
 
-/// A task's use that does not fit a record at closing is left in the journal, even where none is
-/// wanted.
+/// A use that does not fit a record at closing is left in the journal, even where none is wanted.
 #[test]
 fn many_blocks_cost_no_more_calls_to_close() {
     let many = |rank: u32| vec![u8::try_from(rank).unwrap(); 512 * 700 * (rank as usize % 2) + 9];

@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// What is found of `record` in a file that had `before` bytes and has those of `since` too.
+    /// Counts the bytes of `record` in a file that had `before` bytes and has those of `since` too.
     fn found(before: u64, since: &[u8], record: &[u8]) -> io::Result<u64> {
         let range = (before, before + since.len() as u64);
         appended(&mut source(since, before), &mut source(record, 0), record.len() as u64, range)
