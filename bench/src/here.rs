@@ -31,7 +31,7 @@ const PARTS: u32 = 140;
 const ROUNDS_MIN: usize = 2;
 const ROUNDS_MAX: usize = 15;
 
-/// What would I gain on this file system? Ends within a minute.
+/// Estimates the gain on this file system. Ends within a minute.
 ///
 /// Exit status: 0; 1 when nothing could be measured; 2 when an argument is wrong.
 #[derive(clap::Args, Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     time: Option<Duration>,
 }
 
-/// What was found.
+/// Findings.
 #[derive(Debug, Serialize)]
 struct Found {
     bench: &'static str,

@@ -196,7 +196,7 @@ fn text(job: &str, status: &Value, rates: Option<Rates>) -> String {
     text
 }
 
-/// What writes cost on a file system, as far as the job has learned.
+/// Cost of writes on a file system, as far as the job has learned.
 fn file_system(system: &Value) -> String {
     let number = |name: &str| system.get(name).and_then(Value::as_u64);
     let device = system.get("device").and_then(Value::as_str).unwrap_or("?");

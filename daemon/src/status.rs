@@ -50,7 +50,7 @@ struct Status<'a> {
     summary: Summary,
 }
 
-/// What writes cost on a mounted file system, as the job has learned.
+/// Cost of writes on a mounted file system, as the job has learned.
 #[derive(Debug, Serialize)]
 struct FileSystemStatus {
     /// As in `/proc/self/mountinfo`.

@@ -1,4 +1,4 @@
-//! What Python is told when an operation fails.
+//! Python exceptions for failed operations.
 
 use std::{io, path::Path};
 

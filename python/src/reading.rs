@@ -22,7 +22,7 @@ use crate::{
 
 type Stream = TaskReader<File>;
 
-/// What `kakehi.Multifile` reads from.
+/// Reader behind `kakehi.Multifile`.
 #[pyclass(frozen, module = "kakehi._kakehi")]
 pub(crate) struct Reader {
     path: PathBuf,
@@ -174,7 +174,7 @@ impl Reader {
         py.detach(|| reader.verify(task)).map_err(|why| raise(&self.path, why))
     }
 
-    /// What is the same for all tasks.
+    /// Returns the properties common to all tasks.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         let (files, fs_block_len, order, data_order, keyval) = match &self.source {

@@ -7,7 +7,7 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{comm::Comm, error::raise};
 
-/// What `kakehi.Multifile` writes to.
+/// Writer behind `kakehi.Multifile`.
 #[pyclass(frozen, module = "kakehi._kakehi")]
 pub(crate) struct Writer {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! What a scientist is told to do about what was measured.
+//! Advice on the measurements, for scientists.
 
 use super::Row;
 
@@ -7,7 +7,7 @@ pub(super) const SAME: f64 = 1.1;
 /// A gain that is worth a flag.
 const WORTH: f64 = 1.3;
 
-/// What each case is to a program.
+/// Meaning of each case for a program.
 const CASES: [(&str, &str); 7] = [
     ("lines", "logs written line by line"),
     ("small", "small writes"),

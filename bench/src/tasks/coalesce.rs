@@ -93,7 +93,7 @@ fn read_all(args: &Args, mut numbers: Vec<u32>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is timed.
+/// Timed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// Making the files: the whole command.

@@ -1,4 +1,4 @@
-//! What the file systems of this process cost, and what follows for large writes.
+//! Costs of the file systems of this process, and their consequence for large writes.
 //!
 //! A large write is staged where its file system is slower than to copy the bytes, so that the
 //! program goes on at the speed of memory and the daemon drains beside it. Elsewhere it passes.

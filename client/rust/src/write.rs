@@ -28,7 +28,7 @@ use crate::{
 /// costs more than a copy everywhere.
 const LONG: usize = 16 << 10;
 
-/// What every device takes past the page cache, bytes.
+/// Alignment that every device takes past the page cache, bytes.
 const DIRECT_ALIGN: u64 = 4096;
 
 impl Client {

@@ -75,7 +75,7 @@ impl Member {
         *self.journal.borrow_mut() = Some(journal);
     }
 
-    /// What says how long its streams are.
+    /// Returns the journal, which has the lengths of its streams.
     pub(super) fn journal(&self) -> io::Result<uring::File> {
         self.journal.borrow().clone().ok_or_else(|| Errno::ROFS.into())
     }

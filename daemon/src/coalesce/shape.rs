@@ -1,5 +1,5 @@
-//! What the physical files of a multifile are like: the first one, which has the names; *dense*
-//! ones, in which small files lie next to each other; and *wide* ones, whose streams may get long.
+//! Shapes of the physical files of a multifile: the first one, which has the names; *dense* ones,
+//! in which small files lie next to each other; and *wide* ones, whose streams may get long.
 
 use multifile::NewFile;
 
@@ -10,7 +10,7 @@ pub(super) struct Counts {
     pub(super) most: u32,
 }
 
-/// What the physical files are like.
+/// Shape of the physical files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// The first one.
@@ -58,7 +58,7 @@ const TASKS_MIN: u64 = 16;
 const CHUNK_LEN_MIN: u64 = 4096;
 
 impl Shape {
-    /// What they are like where a file may have so many bytes (`ulimit -f`).
+    /// Shape where a file may have so many bytes (`ulimit -f`).
     pub(super) fn within(len_max: Option<u64>) -> Self {
         let Some(len_max) = len_max else { return SHAPE };
         let fit = len_max / BLOCKS_MIN;

@@ -41,8 +41,7 @@ pub(super) struct Stream {
     len: Cell<u64>,
     /// The longest that it gets where it is.
     bound: Cell<u64>,
-    /// What it does not reach of its chunk may hold anything: zeros are made of that before it gets
-    /// longer.
+    /// True if the rest of its chunk may hold anything: it is zeroed before the stream grows.
     is_soiled: Cell<bool>,
     /// Another stream has the bytes of its file now.
     is_moved: Cell<bool>,
@@ -398,7 +397,7 @@ impl Stream {
         self.len.set(len);
     }
 
-    /// What the journal says of a stream in one block.
+    /// Returns the slot of a stream in one block.
     pub(super) fn slot(&self, len: u64) -> Vec<u8> {
         Slot::of(len, None).encode(&self.key)
     }

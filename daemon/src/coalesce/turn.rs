@@ -1,4 +1,4 @@
-//! What one async task at a time may do, on one executor.
+//! Exclusive right of one async task at a time, on one executor.
 
 use std::cell::Cell;
 

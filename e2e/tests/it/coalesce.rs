@@ -241,7 +241,7 @@ fn small_files_take_little_more_than_their_bytes() {
     }
 }
 
-/// What a command writes to its redirected output comes by a pipe.
+/// Redirected output comes through a pipe.
 #[test]
 fn redirected_output_counts_as_delegated() {
     let folder = Folder::new();

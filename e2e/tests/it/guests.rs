@@ -36,7 +36,7 @@ fn are_kept(files: &[PathBuf]) {
     }
 }
 
-/// What makes a second physical file.
+/// Script that fills a second physical file.
 const MANY: &str = "cd \"$0\" && for i in $(seq 1 70); do echo $i >f$i; done && cat f70";
 
 #[test]

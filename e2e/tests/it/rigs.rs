@@ -26,7 +26,7 @@ use crate::{
 };
 
 const TIME_MAX: Duration = Duration::from_secs(300);
-/// What a rig says that this machine cannot have.
+/// Exit code of a rig that this machine cannot run.
 const UNABLE: i32 = 77;
 /// A file system of a busy cluster.
 const BUSY: &str = "--metadata 200us --data 50us --servers 8";
@@ -131,7 +131,7 @@ fn small_writes_take_few_requests_of_a_slow_file_system() {
     }
 }
 
-/// Whoever opens a file, writes it by one call, and closes it asks for nothing besides.
+/// A program that opens a file, writes it by one call, and closes it needs no further requests.
 #[test]
 fn file_that_is_written_once_takes_the_requests_it_takes_natively() {
     let pattern = ["200", "1", "4096"];
@@ -228,7 +228,7 @@ fn check_pattern(folder: &Path, shape: &[&str]) {
 
 // ---- what is delegated
 
-/// What a run says of program `pattern` in `files`.
+/// Returns the statistics of a run of program `pattern` in `files`.
 fn told(folder: &Folder, files: &Path, pattern: &[&str], settings: &[(&str, &str)]) -> Value {
     let told = folder.join("told");
     let flags = ["--stats", told.to_str().expect("UTF-8")];
@@ -358,7 +358,7 @@ fn stand_still(time: Duration) {
     }
 }
 
-/// Whoever wrote is told at the latest when the file is closed, as natively.
+/// A writer gets the error at the latest when the file is closed, as natively.
 #[test]
 fn killed_servers_are_reported_to_whoever_has_written() {
     let folder = Folder::new();

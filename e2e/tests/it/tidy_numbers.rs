@@ -34,7 +34,7 @@ const CYCLES_MAX: [(&str, usize); 11] = [
     ("runtime/executor", 5),
     ("runtime/ucx", 4),
     ("runtime/uring", 17),
-    ("e2e", 0),
+    ("python", 6),
 ];
 
 #[test]

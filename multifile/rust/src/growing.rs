@@ -54,7 +54,7 @@ pub struct Growing<S: Storage> {
     members: Vec<Member<S::File>>,
 }
 
-/// What a physical file is like that a multifile gets.
+/// Shape of a new physical file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewFile {
     /// Number of tasks. Few make long streams possible, for the blocks of all of them have to be
@@ -63,7 +63,7 @@ pub struct NewFile {
     /// Bytes that each task has in a block; 0 in a dense file, whose tasks get a chunk of their own
     /// length each, one after the other ([`Growing::place_next`]).
     pub chunk_len: u64,
-    /// What chunks are aligned to, bytes; `None` is what the file system or the options say.
+    /// Alignment of chunks, bytes; `None`: that of the file system or the options.
     pub fs_block_len: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What writes cost on each mounted file system, as everybody of a job has found.
+//! Costs of writes on each mounted file system, as all processes of a job have found.
 //!
 //! Who writes to a file system tells how long that took; who decides whether to stage looks. An
 //! estimate follows the median: the least of the first samples, then a step up or down with each
@@ -48,14 +48,14 @@ struct System {
 #[repr(transparent)]
 struct Estimate(AtomicU64);
 
-/// What is known of a file system.
+/// Cost of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Device number.
     pub device: u64,
-    /// What a short write takes, ns.
+    /// Time of a short write, ns.
     pub call_ns: Option<u64>,
-    /// What a KiB of a long write takes, ns.
+    /// Time of a KiB of a long write, ns.
     pub kib_ns: Option<u64>,
 }
 
@@ -70,14 +70,14 @@ impl Costs {
         }
     }
 
-    /// What is known of the file system of `device`.
+    /// Returns the cost of the file system of `device`.
     #[must_use]
     pub fn of(&self, device: u64) -> Option<Cost> {
         let is_it = |system: &&System| system.device.load(Ordering::Relaxed) == device | TAKEN;
         self.systems.iter().find(is_it).map(|system| system.cost(device))
     }
 
-    /// What is known of all.
+    /// Returns all costs.
     pub fn all(&self) -> impl Iterator<Item = Cost> {
         let taken = |system: &System| Some(system.device.load(Ordering::Relaxed) ^ TAKEN);
         let device = move |system| taken(system).filter(|device| device & TAKEN == 0);

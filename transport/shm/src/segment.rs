@@ -47,7 +47,7 @@ pub struct JobShared {
     pub counters: [AtomicU64; COUNTERS],
     /// Inodes with files open for write-behind.
     pub inodes: Inodes,
-    /// What file systems cost, as everybody has found.
+    /// Costs of file systems, as all processes have found.
     pub costs: Costs,
 }
 

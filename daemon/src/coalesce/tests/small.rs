@@ -130,7 +130,7 @@ fn a_file_that_outgrows_its_chunk_has_its_bytes_whoever_dies() {
     assert!(moves > 1, "no daemon died behind the move");
 }
 
-/// What stands in a chunk behind its file, as in memory of a client, is not seen when that grows.
+/// Bytes behind a file in its chunk, such as memory of a client, are not seen when it grows.
 #[test]
 fn what_is_behind_a_small_file_in_its_chunk_is_not_seen_when_it_grows() {
     let mut world = World::shaped(1, SMALL);

@@ -1,4 +1,4 @@
-//! What a request takes, and how many there were.
+//! Delays of requests, and their counts.
 
 use std::{
     fmt::Write as _,

@@ -25,10 +25,10 @@ struct Args {
     source: PathBuf,
     /// Where it is mounted.
     mount: PathBuf,
-    /// What a request on names and attributes takes, as 200us.
+    /// Delay of a request on names and attributes, as 200us.
     #[arg(long, default_value = "0us", value_parser = time)]
     metadata: std::time::Duration,
-    /// What a request on data takes before its bytes.
+    /// Delay of a request on data before its bytes.
     #[arg(long, default_value = "0us", value_parser = time)]
     data: std::time::Duration,
     /// MiB a second that one server moves; 0: as fast as it can.

@@ -15,7 +15,7 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// What so many bytes in each block are, if all but the last are full.
+    /// Returns the state of a task with so many bytes in each block, if all but the last are full.
     pub(super) fn of(chunk_len: u64, lens: &[u64], file: u32) -> Result<Self> {
         let is_full = |len: &u64| *len == chunk_len;
         if !lens.split_last().is_none_or(|(_, all)| all.iter().all(is_full)) {

@@ -115,7 +115,7 @@ impl<S: Storage> ParWriter<S> {
     }
 }
 
-/// What the journal of file `number` says that `task` used.
+/// Returns the use of `task` in the journal of file `number`.
 fn recorded<F: File>(
     journal: &F,
     (task_count, task): (u32, u32),

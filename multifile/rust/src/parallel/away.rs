@@ -27,7 +27,7 @@ pub(super) struct Away<S: Storage> {
     set: ParWriter<S>,
     lines: Vec<Line>,
     mapping: Vec<(u32, u32)>,
-    /// What kept the keeper from writing what it was sent.
+    /// Error that kept the keeper from writing its data.
     failed: Option<Error>,
 }
 

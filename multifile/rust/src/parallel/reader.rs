@@ -237,7 +237,7 @@ impl<F: File> ParReader<F> {
         agreed(group, opened.map(|(set, task)| Self { set, tasks: vec![task] }), prepare)
     }
 
-    /// What is the same for all tasks.
+    /// Returns the properties common to all tasks.
     #[must_use]
     pub const fn set(&self) -> SetInfo {
         self.set

@@ -211,7 +211,7 @@ impl<F: File> Sending<F> {
         sending
     }
 
-    /// What each rank needs to know of its stream; the leading number is 0 if it has none.
+    /// Returns what each rank needs of its stream; the leading number is 0 if it has none.
     fn records(&self) -> Vec<u8> {
         let mut all = Vec::new();
         for local in &self.streams {

@@ -1,5 +1,5 @@
-//! Who keeps whose buddy copies when each physical file is on the storage of its ranks' node, and
-//! the small groups in which their data travels.
+//! Keepers of buddy copies when each physical file is on the storage of its ranks' node, and the
+//! small groups in which their data travels.
 //!
 //! File *k* of level *l* is kept by the ranks of file k + l + 1 of the original, counted in a
 //! circle (format rule 9.1): by the first of them, its *keeper*. The keeper and the ranks whose

@@ -182,7 +182,7 @@ fn a_dense_set_is_what_a_writer_of_its_chunks_makes() {
     assert_eq!(ours.len() as u64, front + data + 16 * u64::from(TASKS));
 }
 
-/// What a batch has, and nothing else, is there once its write has returned.
+/// A batch, and nothing else, is there once its write has returned.
 #[test]
 fn a_batch_survives_a_crash_at_any_byte_of_the_next_one() {
     let mut completed_batches = 0;

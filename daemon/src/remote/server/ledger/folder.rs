@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(ledger.load().expect("readable")[0], None);
     }
 
-    /// Who writes there makes a request that is sent again succeed, or fail, that never happened.
+    /// A writer there could make a replayed request succeed, or fail, that never happened.
     #[test]
     fn a_folder_of_records_that_is_not_the_servers_alone_is_refused() {
         let root = tempfile::tempdir().expect("folder");
