@@ -14,11 +14,11 @@ use crate::tidy::{root, visit};
 /// Lines of the longest function of 99 in 100.
 const FUNCTION_P99_MAX: usize = 45;
 /// Parameters that are tuples.
-const TUPLES_MAX: usize = 100;
+const TUPLES_MAX: usize = 120;
 /// Doc comments that begin with What, Who, Whoever, Whose, or Whether.
 const RIDDLES_MAX: usize = 20;
 /// Words of all Markdown that have a letter.
-const WORDS_MAX: usize = 28_000;
+const WORDS_MAX: usize = 28_500;
 /// Assertions in 1,000 functions outside of tests, at least.
 const ASSERTED_MIN: [(&str, usize); 4] =
     [("client", 4), ("daemon", 3), ("multifile", 0), ("transport/shm", 40)];

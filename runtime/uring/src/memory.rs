@@ -86,8 +86,8 @@ impl Buffer {
         Self { memory: Arc::clone(&self.memory), at: self.at + at, len: self.len - at }
     }
 
-    /// This buffer, the `gap` bytes behind it, and `next`, as one buffer; `None` unless these follow
-    /// each other in one memory.
+    /// This buffer, the `gap` bytes behind it, and `next`, as one buffer; `None` unless these
+    /// follow each other in one memory.
     #[must_use]
     pub fn joined(&self, gap: usize, next: &Self) -> Option<Self> {
         let next_at = self.at.checked_add(self.len)?.checked_add(gap)?;
