@@ -234,7 +234,7 @@ impl OpenFile {
                 && !link.shared.owes()
                 && !link.connection.is_lost()
         })?;
-        Some((link, self.log.as_mut().filter(|log| log.is_own)?))
+        Some((link, self.log.as_mut().filter(|log| log.is_own && !log.is_refused)?))
     }
 
     /// True if something staged for `from..to` may not be in the file yet.
