@@ -216,6 +216,43 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
+    /// The dashboard that is shipped asks for nothing that is not there.
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_exist() {
+        let dashboard = include_str!("../../packaging/grafana/kakehi.json");
+        let document: Value = serde_json::from_str(dashboard).expect("JSON");
+        let mut names = Vec::new();
+        expressions(&document, &mut names);
+        assert!(names.len() > 10, "{names:?}");
+        let status = json!({
+            "summary": {
+                "requests": {"close": 1}, "bytes_undelegated": {"large": 1},
+                "fallbacks": {"mapped": 1},
+            },
+            "cores": [{"core": 0}],
+        });
+        let text = text("j", &status);
+        for name in names {
+            assert!(text.contains(&format!("\n{name}{{")), "{name}");
+        }
+        let panels = document["panels"].as_array().expect("panels");
+        assert!(panels.iter().all(|panel| panel["targets"][0]["expr"].is_string()));
+    }
+
+    /// The names of metrics in all queries of a dashboard.
+    fn expressions(value: &Value, names: &mut Vec<String>) {
+        match value {
+            Value::String(text) => names.extend(
+                text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+                    .filter(|word| word.starts_with("kakehi_"))
+                    .map(ToOwned::to_owned),
+            ),
+            Value::Array(list) => list.iter().for_each(|inner| expressions(inner, names)),
+            Value::Object(fields) => fields.values().for_each(|inner| expressions(inner, names)),
+            _ => {}
+        }
+    }
+
     #[test]
     fn metrics_are_served_to_this_node_only() {
         let address = "0.0.0.0:0".parse().expect("an address");
