@@ -12,6 +12,7 @@
 //! they change, `rewriting` forgets what is no more, and `inodes` knows which task has which file's
 //! bytes.
 
+mod dense;
 mod file;
 mod inodes;
 #[cfg_attr(not(test), expect(dead_code, reason = "bundles are to use it"))]

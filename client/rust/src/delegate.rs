@@ -94,7 +94,8 @@ impl Client {
             Err(errno) => return Some(Err(errno)),
         };
         let (file, open_flags, mode) = (slot.number(), flags.bits(), mode.bits());
-        let request = |path_len| Request::Open { file, flags: open_flags, mode, path_len };
+        let request =
+            |path_len| Request::Open { file, flags: open_flags, mode, path_len, inode: 0 };
         let status = match self.ask(absolute.bytes(), &[], request)? {
             Ok((_, lane)) => status_in(&lane),
             Err(Errno::NOTSUP) => return None,

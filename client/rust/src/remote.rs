@@ -86,7 +86,8 @@ impl Client {
         // First, as in the kernel: where no number is free nothing is created or truncated.
         let fd = placeholder(flags)?;
         let (file, open_flags, mode) = (slot.number(), flags.bits(), mode.bits());
-        let request = |path_len| Request::Open { file, flags: open_flags, mode, path_len };
+        let request =
+            |path_len| Request::Open { file, flags: open_flags, mode, path_len, inode: 0 };
         let (_, lane) = self.ask_remote(path.bytes(), &[], request)?;
         let status = status_in(&lane)?;
         drop(lane);

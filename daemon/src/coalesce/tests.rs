@@ -110,7 +110,7 @@ impl World {
 
     fn open(&mut self, file: &str, flags: OFlags) -> io::Result<Open> {
         let files = self.files.clone();
-        let call = OpenCall { path: name(file), flags: flags.bits(), mode: 0o644 };
+        let call = OpenCall { path: name(file), flags: flags.bits(), mode: 0o644, inode: 0 };
         self.executor.run_until(files.open(call)).map(|(file, _)| file)
     }
 

@@ -124,6 +124,21 @@ impl Tree {
         applied.all(|applied| applied.is_some()).then_some(inode).ok_or(Errno::INVAL)
     }
 
+    /// Numbers that nobody but the caller gives to inodes: so many from the one returned on.
+    pub(super) fn reserve(&mut self, count: u64) -> u64 {
+        self.catalogue.reserve(count)
+    }
+
+    /// A name in a folder, in which the caller may make files, and what has it.
+    pub(super) fn find_in(&self, folder: u64, name: &[u8]) -> Result<Found, Errno> {
+        let names = self.catalogue.names(folder).ok_or(Errno::NOENT)?;
+        if !is_name(name) || self.covered.contains(&folder) {
+            return Err(Errno::XDEV);
+        }
+        self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
+        Ok(Found { folder, name: name.to_vec(), inode: names.get(name).copied() })
+    }
+
     pub(super) fn number(&self) -> u64 {
         self.catalogue.number()
     }
@@ -268,13 +283,24 @@ impl Tree {
     pub(super) fn make(
         &self,
         at: &Found,
-        ((kind, permissions), task): ((u32, u32), Option<u64>),
+        kind: ((u32, u32), Option<u64>),
         now: Time,
     ) -> Result<(u64, Vec<Change>), Errno> {
+        let inode = self.catalogue.next_inode();
+        Ok((inode, self.make_as(inode, at, kind, now)?))
+    }
+
+    /// As [`make`](Self::make), of a number that was [reserved](Self::reserve).
+    pub(super) fn make_as(
+        &self,
+        inode: u64,
+        at: &Found,
+        ((kind, permissions), task): ((u32, u32), Option<u64>),
+        now: Time,
+    ) -> Result<Vec<Change>, Errno> {
         if at.inode.is_some() {
             return Err(Errno::EXIST);
         }
-        let inode = self.catalogue.next_inode();
         let above = self.node(at.folder).filter(|folder| folder.mode & SET_GROUP != 0);
         // As the kernel does it: a folder takes over that bit, and gets neither from its maker.
         let (asked, inherited) = match kind {
@@ -290,8 +316,7 @@ impl Tree {
             ..Node::default()
         };
         let named = Change::Name(at.folder, at.name.clone(), inode);
-        let changes = vec![Change::Node(inode, node), named, self.touched(at.folder, now)?];
-        Ok((inode, changes))
+        Ok(vec![Change::Node(inode, node), named, self.touched(at.folder, now)?])
     }
 
     pub(super) fn symlink(&self, text: &CStr, at: &Found, now: Time) -> Result<Vec<Change>, Errno> {

@@ -16,6 +16,8 @@ pub(crate) struct OpenCall {
     pub(crate) flags: u32,
     /// Permission bits of a created file.
     pub(crate) mode: u32,
+    /// The file that it is, whatever the path leads to; 0: what that leads to.
+    pub(crate) inode: u64,
 }
 
 /// Any other call on names.
@@ -36,6 +38,7 @@ pub(crate) enum NameCall {
     FileSystem { path: CString },
     Mirror { path: CString },
     SyncFolder { path: CString },
+    Lease { path: CString, session: u32 },
 }
 
 /// Attributes to set, of a name or of an open file.
@@ -56,8 +59,8 @@ impl OpenCall {
     ///
     /// As [`NameCall::decode`].
     pub(crate) fn decode(request: &Request, payload: &[u8]) -> Result<Self, Errno> {
-        let Request::Open { flags, mode, .. } = *request else { return Err(Errno::NOSYS) };
-        Ok(Self { path: absolute(payload)?, flags, mode })
+        let Request::Open { flags, mode, inode, .. } = *request else { return Err(Errno::NOSYS) };
+        Ok(Self { path: absolute(payload)?, flags, mode, inode })
     }
 
     /// The request that opens into `file`, and the path that goes with it.
@@ -66,8 +69,8 @@ impl OpenCall {
     ///
     /// `ENAMETOOLONG`.
     pub(crate) fn encode(&self, file: u32) -> Result<(Request, Vec<u8>), Errno> {
-        let Self { ref path, flags, mode } = *self;
-        about(path, |path_len| Request::Open { file, flags, mode, path_len })
+        let Self { ref path, flags, mode, inode } = *self;
+        about(path, |path_len| Request::Open { file, flags, mode, path_len, inode })
     }
 
     /// True if it makes a file that must not be there.
@@ -139,6 +142,7 @@ impl NameCall {
             Request::FileSystem { .. } => Self::FileSystem { path: one()? },
             Request::Mirror { .. } => Self::Mirror { path: one()? },
             Request::SyncFolder { .. } => Self::SyncFolder { path: one()? },
+            Request::Lease { session, .. } => Self::Lease { path: one()?, session },
             _ => return Err(Errno::NOSYS),
         })
     }
@@ -186,6 +190,9 @@ impl NameCall {
             Self::SyncFolder { ref path } => {
                 about(path, |path_len| Request::SyncFolder { path_len })
             }
+            Self::Lease { ref path, session } => {
+                about(path, |path_len| Request::Lease { path_len, session })
+            }
         }
     }
 
@@ -218,6 +225,7 @@ impl NameCall {
             | Self::FileSystem { path }
             | Self::Mirror { path }
             | Self::SyncFolder { path }
+            | Self::Lease { path, .. }
             | Self::Symlink { name: path, .. } => [Some(path), None],
             Self::Rename { from, to, .. } | Self::Link { from, to } => [Some(from), Some(to)],
         }
@@ -232,7 +240,8 @@ impl NameCall {
             | Self::Access { .. }
             | Self::FileSystem { .. }
             | Self::Mirror { .. }
-            | Self::SyncFolder { .. } => true,
+            | Self::SyncFolder { .. }
+            | Self::Lease { .. } => true,
             _ => false,
         }
     }

@@ -73,7 +73,7 @@ fn what_is_no_path_is_refused_whoever_it_comes_from() {
         let path_len = u32::try_from(path.len()).expect("short");
         let unlink = Request::Unlink { path_len };
         assert_eq!(NameCall::decode(&unlink, path.as_bytes(), ROOM), Err(why), "{path:?}");
-        let open = Request::Open { file: 1, flags: 0, mode: 0, path_len };
+        let open = Request::Open { file: 1, flags: 0, mode: 0, path_len, inode: 0 };
         assert_eq!(OpenCall::decode(&open, path.as_bytes()), Err(why), "{path:?}");
     }
     let cut = Request::Truncate { file: 0, path_len: 2, len: 1 << 63 };

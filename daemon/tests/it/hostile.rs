@@ -102,8 +102,8 @@ fn requests_beyond_the_record_are_refused() {
         (Request::SetPosition { file: 4, offset: 0, whence: 9 }, einval),
         (Request::Truncate { file: 4, path_len: 0, len: u64::MAX }, einval),
         (Request::Unlink { path_len: u32::MAX }, enametoolong),
-        (Request::Open { file: 4, flags: 0, mode: 0, path_len: 1 }, ebadf),
-        (Request::Open { file: 256, flags: 0, mode: 0, path_len: 1 }, ebadf),
+        (Request::Open { file: 4, flags: 0, mode: 0, path_len: 1, inode: 0 }, ebadf),
+        (Request::Open { file: 256, flags: 0, mode: 0, path_len: 1, inode: 0 }, ebadf),
     ];
     for (request, errno) in cases {
         assert_eq!(client.ask(request), Err(errno), "{request:?}");
@@ -122,7 +122,9 @@ fn file_that_is_closed_by_several_requests_at_once_is_closed_once() {
     let mut client = Client::connect(daemon.folder());
     for _ in 0..100 {
         client.put(0, path);
-        client.ask(Request::Open { file: 1, flags: 0, mode: 0, path_len }).expect("opened");
+        client
+            .ask(Request::Open { file: 1, flags: 0, mode: 0, path_len, inode: 0 })
+            .expect("opened");
         let closes = [(); 8].map(|()| client.submit(0, Request::Close { file: 1 }));
         let closed = closes.map(|seq| client.wait(0, seq));
         assert_eq!(closed.iter().filter(|answer| **answer == Ok(0)).count(), 1, "{closed:?}");

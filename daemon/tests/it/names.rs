@@ -98,7 +98,7 @@ fn opened_file_takes_a_log_and_gives_its_descriptor() {
     let mut client = Client::connect(daemon.folder());
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let len = path(&daemon, &client, "new");
-    let open = Request::Open { file: 2, flags: flags.bits(), mode: 0o640, path_len: len };
+    let open = Request::Open { file: 2, flags: flags.bits(), mode: 0o640, path_len: len, inode: 0 };
     let both = FileFlags::READABLE.with(FileFlags::WRITABLE);
     assert_eq!(client.ask(open), Ok(u64::from(both.0)));
     assert!(!client.job.shared().inodes.is_empty());
@@ -116,7 +116,7 @@ fn opened_file_takes_a_log_and_gives_its_descriptor() {
     assert!(client.job.shared().inodes.is_empty());
     assert_eq!(fs::read(daemon.folder().join("new")).expect("a file"), b"by name");
     let len = path(&daemon, &client, "new");
-    let open = Request::Open { file: 2, flags: flags.bits(), mode: 0o640, path_len: len };
+    let open = Request::Open { file: 2, flags: flags.bits(), mode: 0o640, path_len: len, inode: 0 };
     assert_eq!(client.ask(open), Err(17));
     daemon.stop();
 }
@@ -137,7 +137,7 @@ fn only_regular_files_are_opened() {
     let read = OFlags::RDONLY.bits();
     for (name, errno) in [("fifo", 95), ("", 95), ("missing", 2)] {
         let len = path(&daemon, &client, name);
-        let open = Request::Open { file: 2, flags: read, mode: 0, path_len: len };
+        let open = Request::Open { file: 2, flags: read, mode: 0, path_len: len, inode: 0 };
         assert_eq!(client.ask(open), Err(errno), "{name}");
     }
     daemon.stop();

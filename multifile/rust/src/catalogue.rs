@@ -278,6 +278,14 @@ impl Catalogue {
         self.next
     }
 
+    /// Keeps so many numbers from all others that [`next_inode`](Self::next_inode) gives; returns
+    /// the first of them.
+    pub const fn reserve(&mut self, count: u64) -> u64 {
+        let first = self.next;
+        self.next = first.saturating_add(count);
+        first
+    }
+
     /// A node.
     #[must_use]
     pub fn node(&self, inode: u64) -> Option<&Node> {

@@ -16,6 +16,7 @@
 extern crate std;
 
 mod board;
+pub mod bundle;
 pub mod copy;
 mod costs;
 pub mod doorbell;
@@ -24,6 +25,7 @@ pub mod lane;
 mod lock;
 #[cfg(not(loom))]
 mod mapping;
+mod names;
 mod once;
 #[cfg(not(loom))]
 mod segment;
@@ -36,6 +38,7 @@ pub use inodes::{Inodes, Linked};
 pub use lock::{Guard, Lock, Reentered, thread};
 #[cfg(not(loom))]
 pub use mapping::Mapping;
+pub use names::{Epochs, NameHash, Names};
 pub use once::Once;
 #[cfg(not(loom))]
 pub use segment::{

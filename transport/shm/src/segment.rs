@@ -16,10 +16,12 @@ use rustix::{
 
 use crate::{
     board::{Board, Ready, SESSIONS_MAX},
+    bundle::Bundle,
     costs::Costs,
     inodes::Inodes,
     lane::Lane,
     mapping::Mapping,
+    names::Names,
     staging::FileSlot,
 };
 
@@ -49,6 +51,8 @@ pub struct JobShared {
     pub inodes: Inodes,
     /// Costs of file systems, as all processes have found.
     pub costs: Costs,
+    /// Names that may be in coalesced folders.
+    pub names: Names,
 }
 
 /// The shared struct of a session segment.
@@ -59,6 +63,8 @@ pub struct SessionShared {
     pub counters: [AtomicU64; COUNTERS],
     dirty: [AtomicU64; FILES / 64],
     closing: AtomicU32,
+    /// Files that the client makes without a request.
+    pub bundle: Bundle,
     lanes: [Lane; LANES],
     files: [FileSlot; FILES],
 }

@@ -48,11 +48,12 @@ pub enum Kind {
     Adopt = 34,
     Allocate = 35,
     SyncFolder = 36,
+    Lease = 37,
 }
 
 impl Kind {
     /// Every kind, in wire order.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Open,
         Self::Close,
         Self::Read,
@@ -89,6 +90,7 @@ impl Kind {
         Self::Adopt,
         Self::Allocate,
         Self::SyncFolder,
+        Self::Lease,
     ];
 
     /// The kind numbered `number` on the wire.
@@ -146,6 +148,7 @@ impl Kind {
             Self::Adopt => "adopt",
             Self::Allocate => "fallocate",
             Self::SyncFolder => "fsync_folder",
+            Self::Lease => "lease",
         }
     }
 }

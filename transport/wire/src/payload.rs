@@ -25,7 +25,8 @@ impl Request {
             | Self::Access { path_len, .. }
             | Self::FileSystem { path_len, .. }
             | Self::Mirror { path_len }
-            | Self::SyncFolder { path_len } => u64::from(path_len),
+            | Self::SyncFolder { path_len }
+            | Self::Lease { path_len, .. } => u64::from(path_len),
             Self::SetTimes { path_len, .. } => u64::from(path_len) + Times::LEN as u64,
             Self::Rename { paths, .. } | Self::Link { paths } | Self::Symlink { paths } => {
                 u64::from(paths.from_len) + u64::from(paths.to_len)

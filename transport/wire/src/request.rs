@@ -4,7 +4,7 @@
 use crate::{
     entry::{Entry, Invalid},
     kind::Kind,
-    words::{signed, unsigned},
+    words::{narrow, signed, unsigned},
 };
 
 /// Two paths one after the other in the lane's buffer, lengths in bytes.
@@ -33,6 +33,10 @@ pub enum Request {
         mode: u32,
         /// Length of the path.
         path_len: u32,
+        /// Zero; or the number of a file that the client has made by its bundle, in the multifile
+        /// that the path leads to: it is opened, whatever it is called, and nothing more is done to
+        /// it by the bundle.
+        inode: u64,
     },
     /// Drains the file and lets go of its descriptor; the error it still owes is in its slot.
     Close {
@@ -256,6 +260,15 @@ pub enum Request {
         /// Length of the path.
         path_len: u32,
     },
+    /// Has the client make files in a folder by its bundle: puts the folder's status into the lane's
+    /// buffer, and behind it the first of the inode numbers that it may give, their count, and the
+    /// epoch of folders for which this holds.
+    Lease {
+        /// Length of the path.
+        path_len: u32,
+        /// The session that asks; the daemon puts it in.
+        session: u32,
+    },
     /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
     /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
     Lock {
@@ -343,6 +356,7 @@ impl Request {
             Self::FileSystem { .. } => Kind::FileSystem,
             Self::Mirror { .. } => Kind::Mirror,
             Self::SyncFolder { .. } => Kind::SyncFolder,
+            Self::Lease { .. } => Kind::Lease,
             Self::Lock { .. } => Kind::Lock,
             Self::FindLock { .. } => Kind::FindLock,
             Self::Adopt { .. } => Kind::Adopt,
@@ -355,8 +369,8 @@ impl Request {
     pub fn encode(&self) -> Entry {
         let mut entry = Entry::new(self.kind() as u8);
         match *self {
-            Self::Open { file, flags, mode, path_len } => {
-                entry.set_file(file).set_len(path_len).set_pair(flags, mode)
+            Self::Open { file, flags, mode, path_len, inode } => {
+                entry.set_file(file).set_len(path_len).set_pair(flags, mode).set_b(inode)
             }
             Self::Close { file }
             | Self::Sync { file }
@@ -396,6 +410,7 @@ impl Request {
             | Self::ReadLink { path_len }
             | Self::Mirror { path_len }
             | Self::SyncFolder { path_len } => entry.set_len(path_len),
+            Self::Lease { path_len, session } => entry.set_len(path_len).set_a(u64::from(session)),
             Self::FileSystem { file, path_len } => entry.set_file(file).set_len(path_len),
             Self::SetMode { file, path_len, mode } => {
                 entry.set_file(file).set_len(path_len).set_pair(mode, 0)
@@ -432,7 +447,10 @@ impl Request {
         let paths = PathPair { from_len: first, to_len: second };
         let is_set = entry.b() != 0;
         Ok(match Kind::from_wire(entry.kind())? {
-            Kind::Open => Self::Open { file, flags: first, mode: second, path_len: len },
+            Kind::Open => {
+                let inode = entry.b();
+                Self::Open { file, flags: first, mode: second, path_len: len, inode }
+            }
             Kind::Close => Self::Close { file },
             Kind::Read => Self::Read { file, at: entry.a(), len, arena_at: entry.b() },
             Kind::Write => Self::Write { file, at: entry.a(), len, arena_at: entry.b() },
@@ -470,6 +488,7 @@ impl Request {
             Kind::FileSystem => Self::FileSystem { file, path_len: len },
             Kind::Mirror => Self::Mirror { path_len: len },
             Kind::SyncFolder => Self::SyncFolder { path_len: len },
+            Kind::Lease => Self::Lease { path_len: len, session: narrow(entry.a()) },
         })
     }
 }

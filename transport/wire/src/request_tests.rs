@@ -7,7 +7,7 @@ use super::*;
 fn all() -> [Request; Kind::ALL.len()] {
     let paths = PathPair { from_len: 7, to_len: 9 };
     [
-        Request::Open { file: 3, flags: 0o1101, mode: 0o644, path_len: 12 },
+        Request::Open { file: 3, flags: 0o1101, mode: 0o644, path_len: 12, inode: 0 },
         Request::Close { file: 255 },
         Request::Read { file: 1, at: 1 << 40, len: 65536, arena_at: 8192 },
         Request::Write { file: 2, at: u64::MAX, len: 1, arena_at: 0 },

@@ -296,7 +296,7 @@ fn a_file_whose_name_may_still_be_there_keeps_its_bytes() {
         let next = Box::pin(async {
             drop(open);
             let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-            let call = OpenCall { path: name("b"), flags, mode: 0o644 };
+            let call = OpenCall { path: name("b"), flags, mode: 0o644, inode: 0 };
             let (other, _) = files.open(call).await.expect("made");
             files.write(&other, 0, bytes(3000, 9)).await.expect("room");
         });
@@ -410,7 +410,7 @@ fn names_of_files_that_come_and_go_take_no_more_space_whoever_dies() {
             let files = world.files.clone();
             let (flags, mode) = ((OFlags::CREATE | OFlags::WRONLY).bits(), 0o644);
             let call = Box::pin(async {
-                let call = OpenCall { path: name("b"), flags, mode };
+                let call = OpenCall { path: name("b"), flags, mode, inode: 0 };
                 drop(files.open(call).await.expect("made"));
                 files.name(NameCall::Unlink { path: name("b") }).await.expect("there");
                 files.name(NameCall::MakeDir { path: name("new"), mode }).await.expect("free");
@@ -436,7 +436,7 @@ fn names_of_files_that_come_and_go_take_no_more_space_whoever_dies() {
 fn a_file_takes_the_place_of_another_or_does_not_while_names_are_written_anew() {
     let take_place = async |files: &Coalesced, dies: bool| {
         let (path, flags) = (name("e/a"), (OFlags::CREATE | OFlags::WRONLY).bits());
-        drop(files.open(OpenCall { path, flags, mode: 0o644 }).await.expect("made"));
+        drop(files.open(OpenCall { path, flags, mode: 0o644, inode: 0 }).await.expect("made"));
         let call = NameCall::Rename { from: name("e/a"), to: name("a"), flags: 0 };
         let renamed = files.name(call).await;
         assert!(dies || renamed.is_ok());

@@ -241,6 +241,11 @@ pub(crate) async fn name<N: Network>(client: &Rc<Client<N>>, call: NameCall) -> 
     let (value, bytes) = client.call(request, payload, call.is_once()).await?;
     Ok(match call {
         NameCall::Stat { .. } => Answer::status(&marked(Status::decode(&bytes).ok_or(Errno::IO)?)),
+        NameCall::Lease { .. } => {
+            let (status, rest) = bytes.split_at_checked(Status::LEN).ok_or(Errno::IO)?;
+            let status = marked(Status::decode(status).ok_or(Errno::IO)?);
+            Answer { value, bytes: [&status.encode()[..], rest].concat() }
+        }
         _ => Answer { value, bytes },
     })
 }

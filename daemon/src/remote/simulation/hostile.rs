@@ -343,7 +343,7 @@ async fn send_mutated(network: &SimNetwork<SimDisk>, key: &Key, seed: u64) -> io
 
 fn open() -> Request {
     let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-    Request::Open { file: 1, flags, mode: 0o600, path_len: 2 }
+    Request::Open { file: 1, flags, mode: 0o600, path_len: 2, inode: 0 }
 }
 
 fn some_frame(rng: &mut Rng, id: u64) -> Frame<'static> {

@@ -48,7 +48,7 @@ impl World {
     /// A new file that is open.
     fn make_file(&mut self, client: &Connected, process: Option<u16>) -> Opened {
         let (client, flags) = (Rc::clone(client), (OFlags::CREATE | OFlags::RDWR).bits());
-        let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
+        let call = OpenCall { path: path("/file"), flags, mode: 0o600, inode: 0 };
         let opened = async move { RemoteFile::open(&client, process, call).await };
         self.outcome_of(opened).expect("opened").0
     }
@@ -275,7 +275,7 @@ fn what_was_written_over_stays_when_a_write_is_sent_again() {
     let mut ask =
         |client, id, request, payload: &[u8]| world.ask(&service, client, (id, request), payload);
     let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-    let open = Request::Open { file: 1, flags, mode: 0o600, path_len: 2 };
+    let open = Request::Open { file: 1, flags, mode: 0o600, path_len: 2, inode: 0 };
     let write = Request::Write { file: 1, at: 0, len: 4, arena_at: 0 };
     for client in [1, 2] {
         ask(client, 1, open, b"/x").expect("opened");
@@ -302,7 +302,7 @@ fn what_a_file_system_tells_at_a_close_the_program_is_told() {
     for (is_written, told) in [(true, Some(Errno::NOSPC)), (false, None)] {
         let (client, disk) = (Rc::clone(&client), Rc::clone(&world.disk));
         let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-        let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
+        let call = OpenCall { path: path("/file"), flags, mode: 0o600, inode: 0 };
         let closed = world.outcome_of(async move {
             let (file, _) = RemoteFile::open(&client, None, call).await?;
             if is_written {
@@ -321,7 +321,7 @@ fn clients_have_equal_parts_of_the_descriptors_and_one_is_left_for_who_comes_nex
     let mut world = World::new(7);
     let service = world.service_of(2 * 8);
     let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-    let open = |file| Request::Open { file, flags, mode: 0o600, path_len: 2 };
+    let open = |file| Request::Open { file, flags, mode: 0o600, path_len: 2, inode: 0 };
     for (client, part) in [(1, 4), (2, 2), (3, 1), (4, 1)] {
         world.ask(&service, client, (1, Request::Nothing), b"").expect("it has all");
         for file in 0..part {

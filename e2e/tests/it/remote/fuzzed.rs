@@ -336,7 +336,7 @@ fn valid_frames() -> Vec<Vec<u8>> {
     let (file, at, arena_at, path_len, mode) = (1, 0, 0, 2, 0o700);
     let long = u32::try_from(LONG_LEN).expect("a short length");
     let paths = PathPair { from_len: 2, to_len: 2 };
-    let open = |flags| Request::Open { file, flags, mode: 0o600, path_len };
+    let open = |flags| Request::Open { file, flags, mode: 0o600, path_len, inode: 0 };
     let long_bytes = [7; LONG_LEN];
     let requests: [(Request, &[u8]); 28] = [
         (open(0o102), b"/x"),

@@ -60,7 +60,7 @@ fn below(state: &mut u64, bound: usize) -> usize {
 fn valid_frames() -> Vec<Vec<u8>> {
     let paths = PathPair { from_len: 3, to_len: 4 };
     let requests = [
-        (Request::Open { file: 1, flags: 0o102, mode: 0o644, path_len: 4 }, "/abc"),
+        (Request::Open { file: 1, flags: 0o102, mode: 0o644, path_len: 4, inode: 0 }, "/abc"),
         (Request::Write { file: 1, at: 4096, len: 5, arena_at: 0 }, "bytes"),
         (Request::Read { file: 1, at: 0, len: 65536, arena_at: 0 }, ""),
         (Request::Rename { paths, flags: 0 }, "/a//b/c"),

@@ -84,7 +84,7 @@ impl<N: Network> Client<N> {
         let (file, flags) = (lost.handle, lost.flags & !once.bits());
         for path in &lost.names {
             let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
-            let open = Request::Open { file, flags, mode: 0, path_len };
+            let open = Request::Open { file, flags, mode: 0, path_len, inode: 0 };
             let status = match self.ask_now((inbox, outbox), open, path).await? {
                 Ok(bytes) => Status::decode(&bytes),
                 Err(errno) if is_short(errno) && self.may_wait() => return Err(errno.into()),

@@ -73,7 +73,7 @@ fn cases() -> Vec<Case> {
     };
     let open = |flags: OFlags| {
         let flags = (flags | OFlags::CREATE | OFlags::EXCL).bits();
-        Request::Open { file: 2, flags, mode: MODE, path_len: 4 }
+        Request::Open { file: 2, flags, mode: MODE, path_len: 4, inode: 0 }
     };
     let created = |root: &Path| fs::metadata(root.join("new")).is_ok_and(|new| new.is_file());
     let append = Request::Write { file: LOG, at: 0, len: 9, arena_at: 0 };
@@ -123,7 +123,7 @@ fn cuts() -> Vec<Case> {
     };
     let open = |flags: OFlags| {
         let flags = (flags | OFlags::CREATE | OFlags::TRUNC).bits();
-        Request::Open { file: 2, flags, mode: MODE, path_len: 4 }
+        Request::Open { file: 2, flags, mode: MODE, path_len: 4, inode: 0 }
     };
     vec![
         case("open to cut", open(OFlags::WRONLY), b"/log"),
@@ -172,7 +172,7 @@ impl World {
         self.executor.run_until(async {
             let (visit, _) = service.enter([session; SESSION_LEN]).await.expect("room");
             let flags = (OFlags::WRONLY | OFlags::APPEND).bits();
-            let log = Request::Open { file: LOG, flags, mode: 0, path_len: 4 };
+            let log = Request::Open { file: LOG, flags, mode: 0, path_len: 4, inode: 0 };
             service.execute(&visit.session, job(None, log, b"/log", b"")).await.expect("there");
             deed(&service, &visit.session).await
         })
@@ -333,6 +333,7 @@ fn answer_that_was_lost_is_never_about_another_file() {
         flags: (flags | OFlags::CREATE | OFlags::WRONLY).bits(),
         mode: MODE,
         path_len: 4,
+        inode: 0,
     };
     for flags in [OFlags::EXCL, OFlags::TRUNC] {
         for is_replaced in [true, false] {
@@ -421,7 +422,8 @@ fn open_file_is_opened_again() {
     ] {
         let mut world = World::new();
         let open = |flags: OFlags, mode| {
-            let request = Request::Open { file: 2, flags: flags.bits(), mode, path_len: 4 };
+            let request =
+                Request::Open { file: 2, flags: flags.bits(), mode, path_len: 4, inode: 0 };
             job(Some(0), request, b"/new", b"")
         };
         let first = world.serve(SESSION, async |service, session| {
