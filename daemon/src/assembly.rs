@@ -328,7 +328,11 @@ impl Seat {
         let listen = Given::Listen(serving.address.clone());
         let listener = listening.map_err(Error::unusable(listen))?;
         let address = Address { place: listener.address().clone(), carrier: *carrier };
-        let files = self.coalesced(serving, self.machine.at(place))?;
+        let mut files = self.coalesced(serving, self.machine.at(place))?;
+        if hall.config.own().is_some() {
+            files = files.taking_in(&hall.node, &self.core.handle);
+            self.coalesced = Some(files.clone());
+        }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
         // Last: a server that cannot serve leaves nothing behind.
         let (key, folder) = records(serving)?;

@@ -15,7 +15,7 @@
 mod dense;
 mod file;
 mod inodes;
-#[cfg_attr(not(test), expect(dead_code, reason = "bundles are to use it"))]
+mod intake;
 mod keeping;
 mod member;
 mod names;
@@ -41,10 +41,12 @@ use std::{
     io,
     path::{Path, PathBuf},
     rc::Rc,
+    sync::Arc,
 };
 
+use executor::Handle;
 use rustix::{
-    fs::SeekFrom,
+    fs::{OFlags, SeekFrom},
     io::Errno,
     process::{Resource, getrlimit},
 };
@@ -54,6 +56,7 @@ use wire::{FileSystem, FoundLock, Status};
 pub(crate) use self::unfit::advice;
 use self::{
     file::Packed,
+    intake::Intake,
     shape::Shape,
     volume::Volume,
     way::{Way, way, written},
@@ -61,6 +64,7 @@ use self::{
 use crate::{
     locks::LockCall,
     names::{Answer, Attributes, Identity, NameCall, OpenCall},
+    node::Node,
     storage::{Machine, Storage},
 };
 
@@ -79,6 +83,8 @@ pub(crate) struct Coalesced {
     machine: Machine,
     /// By the path of the folder, as `/a/b`; one that is in another comes before that.
     volumes: Rc<[(Vec<u8>, Rc<Volume>)]>,
+    /// What clients on this node have made without asking.
+    intake: Option<Rc<Intake>>,
 }
 
 /// An open file.
@@ -106,7 +112,7 @@ impl Coalesced {
             volumes.push((folder.as_os_str().as_encoded_bytes().to_vec(), volume));
         }
         volumes.sort_by_key(|(folder, _): &(Vec<u8>, _)| Reverse(folder.len()));
-        let files = Self { machine, volumes: volumes.into() };
+        let files = Self { machine, volumes: volumes.into(), intake: None };
         files.cover().await.map(|()| files)
     }
 
@@ -123,8 +129,27 @@ impl Coalesced {
         Ok(())
     }
 
+    /// Takes in what the clients of this daemon make without asking.
+    pub(crate) fn taking_in(self, node: &Arc<Node>, handle: &Handle) -> Self {
+        Self { intake: Some(Intake::new(node, handle).start()), ..self }
+    }
+
+    /// Has in the multifiles what clients have made without asking.
+    async fn taken(&self) {
+        if let Some(intake) = &self.intake {
+            intake.take_all().await;
+        }
+    }
+
+    /// An open file, with all that was written to it.
+    async fn current<'a>(&self, file: &'a Rc<Packed>) -> &'a Rc<Packed> {
+        self.taken().await;
+        file
+    }
+
     /// Closes the multifiles; which could not be, and why, and which were removed meanwhile.
     pub(crate) async fn close(&self) -> (BTreeMap<String, String>, BTreeSet<String>) {
+        self.taken().await;
         let (mut failed, mut removed) = (BTreeMap::new(), BTreeSet::new());
         for (_, volume) in &*self.volumes {
             let path = volume.path().display().to_string();
@@ -210,14 +235,14 @@ impl Storage for Coalesced {
     async fn status(&self, file: &Open) -> io::Result<Status> {
         match file {
             Open::Plain(file) => self.machine.status(file).await,
-            Open::Packed(file) => file.status(),
+            Open::Packed(file) => self.current(file).await.status(),
         }
     }
 
     async fn set(&self, file: &Open, what: Attributes) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.set(file, what).await,
-            Open::Packed(file) => file.set(what).await,
+            Open::Packed(file) => self.current(file).await.set(what).await,
         }
     }
 
@@ -236,21 +261,27 @@ impl Storage for Coalesced {
         match file {
             Open::Plain(file) => self.machine.read(file, at, into).await,
             // On the heap: the future of a plain file stays small.
-            Open::Packed(file) => Box::pin(file.read(at, &into)).await,
+            Open::Packed(file) => {
+                Box::pin(async { self.current(file).await.read(at, &into).await }).await
+            }
         }
     }
 
     async fn write(&self, file: &Open, at: u64, from: Buffers) -> io::Result<usize> {
         match file {
             Open::Plain(file) => self.machine.write(file, at, from).await,
-            Open::Packed(file) => Box::pin(file.write(at, &from)).await,
+            Open::Packed(file) => {
+                Box::pin(async { self.current(file).await.write(at, &from).await }).await
+            }
         }
     }
 
     async fn sync(&self, file: &Open, data_only: bool) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.sync(file, data_only).await,
-            Open::Packed(file) => Box::pin(file.sync(data_only)).await,
+            Open::Packed(file) => {
+                Box::pin(async { self.current(file).await.sync(data_only).await }).await
+            }
         }
     }
 
@@ -264,21 +295,25 @@ impl Storage for Coalesced {
     async fn truncate(&self, file: &Open, len: u64) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.truncate(file, len).await,
-            Open::Packed(file) => Box::pin(file.truncate(len)).await,
+            Open::Packed(file) => {
+                Box::pin(async { self.current(file).await.truncate(len).await }).await
+            }
         }
     }
 
     async fn allocate(&self, file: &Open, mode: u32, at: u64, len: u64) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.allocate(file, mode, at, len).await,
-            Open::Packed(file) => Box::pin(file.allocate(mode, at, len)).await,
+            Open::Packed(file) => {
+                Box::pin(async { self.current(file).await.allocate(mode, at, len).await }).await
+            }
         }
     }
 
     async fn seek(&self, file: &Open, to: SeekFrom) -> io::Result<u64> {
         match file {
             Open::Plain(file) => self.machine.seek(file, to).await,
-            Open::Packed(file) => file.seek(to),
+            Open::Packed(file) => self.current(file).await.seek(to),
         }
     }
 
@@ -288,7 +323,18 @@ impl Storage for Coalesced {
             return Ok((Open::Plain(file), status));
         };
         call.path = path;
-        let file = Box::pin(Packed::open(volume, &call)).await?;
+        let intake = self.intake.as_deref();
+        let file = if call.inode == 0 {
+            self.taken().await;
+            let file = Box::pin(Packed::open(volume, &call, intake)).await?;
+            if let Some(intake) = intake {
+                intake.recall(volume, file.inode()).await;
+            }
+            file
+        } else {
+            let flags = OFlags::from_bits_retain(call.flags);
+            intake.ok_or(Errno::STALE)?.hand_over(volume, call.inode, flags).await?
+        };
         let status = file.status()?;
         Ok((Open::Packed(Rc::new(file)), status))
     }
@@ -324,7 +370,10 @@ impl Storage for Coalesced {
     async fn name(&self, call: NameCall) -> io::Result<Answer> {
         match self.moved(&call).await? {
             None => self.machine.name(call).await,
-            Some((volume, call)) => Box::pin(names::execute(volume, call)).await,
+            Some((volume, call)) => {
+                self.taken().await;
+                Box::pin(names::execute(volume, call, self.intake.as_deref())).await
+            }
         }
     }
 

@@ -264,6 +264,7 @@ async fn bury<S: Storage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
         core.node.locker_ended();
         session.news.notify_all();
     }
+    core.node.bundles.end(session.id);
     core.node.count_ended(core.index, &session.count_up());
     if let Some(slot) = core.sessions.borrow_mut().get_mut(session.id as usize) {
         *slot = None;

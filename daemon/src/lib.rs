@@ -19,6 +19,7 @@
 mod admission;
 mod assembly;
 mod bells;
+mod bundles;
 mod coalesce;
 mod config;
 pub mod control;

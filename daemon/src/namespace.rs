@@ -11,6 +11,7 @@ use wire::{FileFlags, Request, Status};
 use crate::{
     core::Core,
     file::{Log, Origin},
+    mail::lock,
     names::{Identity, NameCall, OpenCall},
     registration,
     session::{Session, Ticket},
@@ -91,7 +92,11 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
             let status = core.storage.status(&file).await.map_err(errno)?;
             fill(core, ticket, slot, FileFlags::default(), (file, status)).map(|_| 0)
         }
-        Call::Name(call) => {
+        Call::Name(mut call) => {
+            if let NameCall::Lease { session, .. } = &mut call {
+                *session = ticket.session.id;
+                core.node.bundles.add(*session, &ticket.session.segment)?;
+            }
             // What was written before must be seen by this, and not undo it afterwards.
             if let NameCall::Truncate { path, .. }
             | NameCall::Stat { path, .. }
@@ -120,10 +125,19 @@ async fn open_into<S: Storage>(
     open: OpenCall,
 ) -> Verdict {
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
-    settle_path(core, &open.path, true).await;
+    let is_by_number = open.inode != 0;
+    if !is_by_number {
+        settle_path(core, &open.path, true).await;
+    }
     let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
     let (file, status) = storage.open(open).await.map_err(errno)?;
-    fill(core, ticket, slot, flags, (file, status))
+    let identity = status.identity();
+    let filled = fill(core, ticket, slot, flags, (file, status));
+    if is_by_number && lock(&core.node.registry).count_of(identity) > 1 {
+        // Whoever has it open, too, did not know that somebody writes it.
+        settle::settle(core, identity).await;
+    }
+    filled
 }
 
 /// Registers an open file without a log, and puts its status into the lane's buffer; the value is

@@ -15,6 +15,7 @@ use shm::{Board, JobShared, Ready};
 
 use crate::{
     admission::{Admission, Grant},
+    bundles::Bundles,
     config::Config,
     mail::{Mailbox, Reply, lock},
     registry::Registry,
@@ -30,6 +31,7 @@ pub(crate) struct Node {
     /// Of a daemon that has servers.
     pub(crate) remote: Option<RemoteStatus>,
     pub(crate) stand_ins: StandIns,
+    pub(crate) bundles: Bundles,
     /// By the folders whose files they hold.
     pub(crate) multifiles: BTreeMap<String, String>,
     /// The program that the daemon was started for.
@@ -154,6 +156,7 @@ impl Node {
             job,
             remote: None,
             stand_ins: StandIns::default(),
+            bundles: Bundles::default(),
             multifiles: BTreeMap::new(),
             command: None,
             started_at: Instant::now(),

@@ -2,8 +2,8 @@
 //! by the tests of `wire`.
 
 use wire::{
-    ENTRY_WORDS, Entry, FRAME_LEN_MAX, Frame, Greeting, HEADER_LEN, MESSAGE_LEN, Message, Request,
-    Welcome, reseal,
+    ENTRY_WORDS, Entry, FRAME_LEN_MAX, Frame, Greeting, HEADER_LEN, MESSAGE_LEN, Message, Record,
+    Request, Welcome, reseal,
 };
 
 /// Decoding an entry is total, and a request means the same after another trip.
@@ -16,6 +16,19 @@ pub(crate) fn entry(data: &[u8]) {
     let again = request.encode();
     assert_eq!(again.kind(), entry.kind());
     assert_eq!(Request::decode(&again), Ok(request));
+}
+
+/// Reading an index log is total, never goes past the end, and a record means the same after another
+/// trip.
+pub(crate) fn records(data: &[u8]) {
+    let mut rest = data;
+    while let Ok((record, len)) = Record::decode(rest) {
+        assert!(len > 0 && len <= rest.len() && len == record.len());
+        let mut space = [0; Record::LEN_MAX];
+        let again = record.encode(&mut space).expect("no longer than any record");
+        assert_eq!(Record::decode(again), Ok((record, len)));
+        rest = &rest[len..];
+    }
 }
 
 /// Decoding a message is total, refuses every wrong length, and is undone by encoding.

@@ -21,7 +21,7 @@ use crate::{
     extended, folders,
     interpose::interpose,
     kernel::{self, Outcome},
-    map, open, paths, poll, start, sync,
+    limit, map, open, paths, poll, start, sync,
 };
 
 interpose! {
@@ -126,6 +126,7 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             paths::SYS_fchmodat2 => {
                 answered(paths::fchmodat(fd, pointer(b), Argument::of(c), Argument::of(d)))
             }
+            libc::SYS_umask => answered(c_long::from(limit::umask(Argument::of(a)))),
             libc::SYS_setuid
             | libc::SYS_setgid
             | libc::SYS_setreuid

@@ -1,7 +1,7 @@
-//! Limits of the process. One of file sizes binds who makes the system call, so files are the
-//! kernel's from then on.
+//! Limits of the process, and its umask. A limit of file sizes binds who makes the system call, so
+//! files are the kernel's from then on. The umask is taken off modes that the daemon is sent.
 
-use libc::{c_int, c_uint, pid_t, rlimit};
+use libc::{c_int, c_uint, mode_t, pid_t, rlimit};
 
 use crate::{
     errno::answer,
@@ -19,6 +19,17 @@ interpose! {
         process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit,
     ) -> c_int {
         answer(changed(resource, kernel!(SYS_prlimit64, process, resource, new, old)))
+    }
+}
+
+interpose! { safe:
+    fn umask(mask: mode_t) -> mode_t {
+        // SAFETY: no pointers; the call cannot fail.
+        let before = unsafe { kernel!(SYS_umask, mask) };
+        if let Some(client) = client() {
+            client.umask_is(mask);
+        }
+        before.ok().and_then(|before| mode_t::try_from(before).ok()).unwrap_or(mask)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
     marks::Marks,
     table::{Entry, Table},
     tables::Tables,
+    umask::UNKNOWN_UMASK,
 };
 
 /// Connections a chain of forks can have one after the other: each child needs its own.
@@ -119,6 +120,7 @@ pub struct Client {
     connecting: Lock<()>,
     /// The umask is another one for now.
     pub(crate) setting_umask: Lock<()>,
+    pub(crate) known_umask: AtomicU32,
     /// Its names may be others than the daemon's.
     pub(crate) has_own_view: AtomicBool,
     /// It has denied itself names.
@@ -163,6 +165,7 @@ impl Client {
             current: AtomicUsize::new(0),
             connecting: Lock::new(()),
             setting_umask: Lock::new(()),
+            known_umask: AtomicU32::new(UNKNOWN_UMASK),
             has_own_view: AtomicBool::new(false),
             is_confined: AtomicBool::new(false),
             has_own_root: AtomicBool::new(false),

@@ -37,6 +37,7 @@ use wire::{
 
 use crate::{
     arena::{self, Arena},
+    bundle::Bundle,
     client::Host,
     clock::now,
     config::{Config, PATH_MAX},
@@ -85,6 +86,7 @@ pub(crate) struct Connection {
     pub(crate) job: Job,
     pub(crate) slots: &'static Lock<Slots>,
     pub(crate) arena: &'static Lock<Arena>,
+    pub(crate) bundle: &'static Lock<Bundle>,
     /// Where the block lies that files without room of their own take turns with.
     pub(crate) block: Lock<u64>,
     lanes: &'static [Lock<Requester>; LANES],
@@ -146,6 +148,7 @@ impl Connection {
             job,
             slots: &tables.slots,
             arena: &tables.arena,
+            bundle: &tables.bundle,
             block: Lock::new(block),
             lanes: &tables.lanes,
             held_count: AtomicUsize::new(0),
@@ -260,6 +263,11 @@ impl Connection {
         self.session.shared().mark_dirty(slot);
         self.raise(LANES);
         self.check_alive();
+    }
+
+    /// Says that something of the bundle is published that the daemon does not know of, or much.
+    pub(crate) fn announce(&self) {
+        self.raise(LANES);
     }
 
     /// Raises the bit of a lane, or of the dirty files; returns whether the daemon was asleep.

@@ -18,7 +18,9 @@ use shm::{
 };
 use wire::Reason;
 
-use crate::{connection::Connection, read::NEVER, table::FileId, window::Window};
+use crate::{
+    bundle::Bundled, connection::Connection, read::NEVER, table::FileId, window::Window,
+};
 
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;
@@ -61,6 +63,8 @@ pub(crate) struct OpenFile {
     /// Files linked with the inode, anybody's, when it was last settled.
     pub(crate) settled: Linked,
     pub(crate) link: Option<Link>,
+    /// Only this process and its bundle know of it.
+    pub(crate) bundled: Option<Bundled>,
     /// The link that a parent has, from whom this process inherited the placeholder of a remote
     /// file.
     pub(crate) lender: Option<Link>,
@@ -261,6 +265,7 @@ impl OpenFile {
         left: None,
         settled: Linked::NOBODY,
         link: None,
+        bundled: None,
         lender: None,
         log: None,
         descriptor: Descriptor::Real,

@@ -196,6 +196,7 @@ impl Client {
                 file.lender = lender.or(file.lender);
                 // What the parent's other threads linked meanwhile is theirs.
                 file.link = None;
+                file.bundled = None;
                 file.log = None;
                 file.window = None;
                 file.descriptor = file.descriptor.replaced();

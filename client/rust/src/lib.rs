@@ -18,6 +18,7 @@ mod ask;
 mod attributes;
 mod begin;
 mod block;
+mod bundle;
 mod client;
 mod clock;
 mod config;

@@ -237,9 +237,9 @@ impl Client {
     /// True if closing the number may give up a lock.
     fn may_unlock(&'static self, fd: RawFd) -> bool {
         match self.look_up(fd) {
-            Entry::File(id) => {
-                self.locked(fd, id).is_none_or(|file| self.locked.has(file.device, file.inode))
-            }
+            Entry::File(id) => self
+                .locked_as_is(fd, id)
+                .is_none_or(|file| self.locked.has(file.device, file.inode)),
             _ => self.has_other_locks.load(Ordering::Acquire),
         }
     }

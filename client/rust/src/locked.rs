@@ -60,7 +60,13 @@ impl DerefMut for Locked {
 
 impl Client {
     /// Locks a file; `None` when it is gone, or when this thread was interrupted while it had it.
+    /// One of a bundle is promoted.
     pub(crate) fn locked(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
+        self.locked_as_is(fd, id).map(promoted)
+    }
+
+    /// As [`locked`](Self::locked), for who knows what may be done with a file of a bundle.
+    pub(crate) fn locked_as_is(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
         self.locked_unnamed(fd, id).and_then(|locked| self.held(locked))
     }
 
@@ -86,7 +92,7 @@ impl Client {
 
     /// As [`locked_at_exit`](Self::locked_at_exit), before the process is copied.
     pub(crate) fn locked_at_fork(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
-        self.locked_within(fd, id, AT_FORK)
+        self.locked_within(fd, id, AT_FORK).map(promoted)
     }
 
     /// As [`locked_at_exit`](Self::locked_at_exit), in the process that has been copied.
@@ -106,6 +112,18 @@ impl Client {
         self.known(fd)
     }
 
+    /// As [`locked_fd`](Self::locked_fd), for who knows what may be done with a file of a bundle.
+    pub(crate) fn locked_fd_as_is(&'static self, fd: RawFd) -> Option<Locked> {
+        self.look_up(fd);
+        self.known_as_is(fd)
+    }
+
+    /// As [`known`](Self::known), for who knows what may be done with a file of a bundle.
+    pub(crate) fn known_as_is(&'static self, fd: RawFd) -> Option<Locked> {
+        let Entry::File(id) = self.table.get(fd) else { return None };
+        self.locked_as_is(fd, id)
+    }
+
     /// Locks the file that a number is known to stand for, once it is locked.
     pub(crate) fn known(&'static self, fd: RawFd) -> Option<Locked> {
         let Entry::File(id) = self.table.get(fd) else { return None };
@@ -113,7 +131,7 @@ impl Client {
     }
 
     pub(crate) fn each_linked(&'static self, each: impl FnMut(&mut Locked)) {
-        self.each_linked_by(Self::locked, each);
+        self.each_linked_by(Self::locked_as_is, each);
     }
 
     /// As [`each_linked`](Self::each_linked), with what `lock` locks.
@@ -131,4 +149,12 @@ impl Client {
             }
         }
     }
+}
+
+/// A file as any other: what it could not become it owes an error for.
+fn promoted(mut file: Locked) -> Locked {
+    if let Err(errno) = file.promote() {
+        file.owed = file.owed.or(Some(errno));
+    }
+    file
 }

@@ -95,14 +95,14 @@ impl Client {
     /// True if calls on `fd` are delegated, or may become so.
     #[must_use]
     pub fn is_delegated(&'static self, fd: RawFd) -> bool {
-        self.locked_fd(fd).is_some_and(|file| file.left.is_none())
+        self.locked_fd_as_is(fd).is_some_and(|file| file.left.is_none())
     }
 
     /// True if the client has the position of `fd`, or may come to have it: calls on it are
     /// delegated, and it can be written, or only the daemon has it open.
     #[must_use]
     pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
-        self.locked_fd(fd).is_some_and(|file| {
+        self.locked_fd_as_is(fd).is_some_and(|file| {
             let is_lent = file.is_left_for_child() && file.daemons_link().is_some();
             let is_kernels = file.left.is_some() && !is_lent;
             !is_kernels && (file.access.writable || file.is_placeholder())
@@ -225,7 +225,7 @@ impl Client {
 
     /// Lets go of a number as [`close`](Self::close), and looks after no other file.
     pub(crate) fn let_go(&'static self, fd: RawFd) -> io::Result<()> {
-        let Some(mut file) = self.known(fd) else {
+        let Some(mut file) = self.known_as_is(fd) else {
             self.table.take(fd);
             return Ok(());
         };
@@ -237,6 +237,7 @@ impl Client {
         }
         file.release_window();
         self.count_reads(file.entry);
+        file.close_bundled();
         staging::unlink(&mut file);
         // Only now, when the kernel has the position: a thread that still writes finds it right.
         self.table.take(fd);
@@ -274,7 +275,7 @@ impl Client {
             entry => entry,
         };
         if let Entry::File(id) = entry {
-            let Some(mut file) = self.locked(old, id) else { return };
+            let Some(mut file) = self.locked_as_is(old, id) else { return };
             file.number_count += 1;
             if new <= STREAMS_MAX && self.table.set(new, entry) {
                 drop(file);

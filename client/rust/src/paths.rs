@@ -91,6 +91,11 @@ impl AbsolutePath {
         above.filter(|above| !above.is_empty()).unwrap_or(b"/")
     }
 
+    /// Its last name.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
     pub(crate) fn policy(&self) -> Policy {
         self.policy
     }

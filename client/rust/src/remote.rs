@@ -49,6 +49,9 @@ impl Client {
         if flags.contains(OFlags::PATH) {
             return self.open_folder(path, flags).map_err(|_| Errno::NOTSUP);
         }
+        if let Some(opened) = self.open_bundled(path, flags - OFlags::DIRECT, mode) {
+            return opened;
+        }
         let connection = self.connection().ok_or(Errno::IO)?;
         let slot = Slot::take(connection).ok_or(Errno::MFILE)?;
         match self.open_file(slot, path, flags - OFlags::DIRECT, mode) {

@@ -3,12 +3,13 @@
 
 use shm::{LANES, Lock, lane::Requester};
 
-use crate::{arena::Arena, slots::Slots};
+use crate::{arena::Arena, bundle::Bundle, slots::Slots};
 
 /// The large parts of one connection.
 pub(crate) struct Tables {
     pub(crate) slots: Lock<Slots>,
     pub(crate) arena: Lock<Arena>,
+    pub(crate) bundle: Lock<Bundle>,
     pub(crate) lanes: [Lock<Requester>; LANES],
 }
 
@@ -18,6 +19,7 @@ impl Tables {
         Self {
             slots: Lock::new(Slots::new(0)),
             arena: Lock::new(Arena::new(0)),
+            bundle: Lock::new(Bundle::new()),
             lanes: [const { Lock::new(Requester::new()) }; LANES],
         }
     }
@@ -27,5 +29,6 @@ impl Tables {
         self.lanes.iter().for_each(Lock::break_open);
         self.slots.break_open();
         self.arena.break_open();
+        self.bundle.break_open();
     }
 }

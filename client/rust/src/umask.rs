@@ -1,9 +1,9 @@
 //! The process's umask, for what the daemon makes in its stead.
 //!
-//! The kernel tells it in `/proc`. Where that cannot be read, the umask has to be set to be known:
+//! The kernel tells it in `/proc`, once: from then on it is what the program's calls say. Where that cannot be read, the umask has to be set to be known:
 //! by one thread at a time, or the second would find what the first has set, and leave it so.
 
-use core::str;
+use core::{str, sync::atomic::Ordering};
 
 use rustix::{
     fs::{self, Mode, OFlags},
@@ -14,6 +14,8 @@ use shm::Lock;
 
 use crate::client::Client;
 
+/// In place of a umask that was not asked for yet.
+pub(crate) const UNKNOWN_UMASK: u32 = u32::MAX;
 /// Name of its line in a thread's status.
 const FIELD: &[u8] = b"Umask:";
 /// Bytes of a status that have it: before it comes a name of at most 64.
@@ -22,9 +24,24 @@ const HEAD_LEN: usize = 256;
 const STRICT: Mode = Mode::RWXG.union(Mode::RWXO);
 
 impl Client {
-    /// The umask of the calling thread.
+    /// The umask of the process.
     pub(crate) fn umask(&'static self) -> Mode {
-        read().unwrap_or_else(|| by_setting(&self.setting_umask))
+        let known = self.known_umask.load(Ordering::Relaxed);
+        if known != UNKNOWN_UMASK {
+            return Mode::from_bits_truncate(known);
+        }
+        let mask = read().unwrap_or_else(|| by_setting(&self.setting_umask));
+        // Who has changed it meanwhile knows better.
+        let (unknown, order) = (UNKNOWN_UMASK, Ordering::Relaxed);
+        match self.known_umask.compare_exchange(unknown, mask.bits(), order, order) {
+            Ok(_) => mask,
+            Err(known) => Mode::from_bits_truncate(known),
+        }
+    }
+
+    /// The program has set its umask.
+    pub fn umask_is(&self, mask: u32) {
+        self.known_umask.store(Mode::from_bits_truncate(mask).bits(), Ordering::Relaxed);
     }
 }
 

@@ -134,6 +134,9 @@ impl Client {
             return self.kernel_write(fd, data, at);
         }
         file.owed.take().map_or(Ok(()), Err)?;
+        if let Some(wrote) = file.write_bundled(data, at) {
+            return wrote;
+        }
         // Also to write in a place: beside a child that has the file nothing is staged.
         file.take_back();
         let len = total(data);
@@ -237,9 +240,10 @@ impl Client {
         let mut name = [0; 32];
         let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
         let how = if at.is_none() { OFlags::APPEND } else { OFlags::empty() };
-        let file = fs::open(name, OFlags::WRONLY | OFlags::CLOEXEC | how, Mode::empty())?;
+        let file = fs::open(name, OFlags::WRONLY | OFlags::CLOEXEC | how, Mode::empty());
+        let file = file.map_err(|errno| if errno == Errno::NXIO { Errno::AGAIN } else { errno })?;
         kernel_write_pieces(file.as_fd(), data, at).map_err(|errno| match errno {
-            // Sealed: a server's, which only a lane leads to.
+            // Sealed, or a socket: a server's, which only a lane leads to.
             Errno::PERM => Errno::AGAIN,
             errno => errno,
         })

@@ -1,7 +1,8 @@
 //! An open file whose bytes are in a stream of a multifile.
 
-use std::{cell::OnceCell, io, rc::Rc};
+use std::{cell::OnceCell, io, rc::Rc, slice};
 
+use multifile::catalogue::Time;
 use rustix::{
     fs::{FallocateFlags, MemfdFlags, OFlags, SeekFrom, memfd_create},
     io::Errno,
@@ -11,9 +12,10 @@ use wire::Status;
 
 use super::{
     inodes::Live,
+    intake::Intake,
     names::status_of,
     opening::now,
-    tree::{PERMISSIONS, REGULAR, Wish},
+    tree::{Found, PERMISSIONS, REGULAR, Tree, Wish},
     volume::Volume,
 };
 use crate::names::{Attributes, OpenCall, reopen};
@@ -30,7 +32,11 @@ pub(crate) struct Packed {
 
 impl Packed {
     /// Opens a file by its name.
-    pub(super) async fn open(volume: &Rc<Volume>, call: &OpenCall) -> io::Result<Self> {
+    pub(super) async fn open(
+        volume: &Rc<Volume>,
+        call: &OpenCall,
+        intake: Option<&Intake>,
+    ) -> io::Result<Self> {
         let flags = OFlags::from_bits_retain(call.flags);
         if flags.intersects(OFlags::PATH | OFlags::TMPFILE) {
             return Err(Errno::NOTSUP.into());
@@ -41,8 +47,14 @@ impl Packed {
                 Some(_) if call.is_exclusive() => return Err(Errno::EXIST.into()),
                 Some(inode) => break inode,
                 None if flags.contains(OFlags::CREATE) => {
-                    let kind = (REGULAR, call.mode & PERMISSIONS);
-                    if let Some(made) = Self::create(volume, call, kind, flags).await? {
+                    let _reserved = match intake {
+                        Some(intake) => {
+                            let made = slice::from_ref(&found);
+                            Some(intake.prepare(volume, made, false).await)
+                        }
+                        None => None,
+                    };
+                    if let Some(made) = Self::create(volume, call, &found).await? {
                         return Ok(made);
                     }
                 }
@@ -57,23 +69,20 @@ impl Packed {
         Ok(file)
     }
 
-    /// Makes a file; `None`: somebody has done so meanwhile.
-    async fn create(
-        volume: &Rc<Volume>,
-        call: &OpenCall,
-        kind: (u32, u32),
-        flags: OFlags,
-    ) -> io::Result<Option<Self>> {
+    /// Makes a file at `at`, where the path leads; `None`: it leads to something else by now.
+    async fn create(volume: &Rc<Volume>, call: &OpenCall, at: &Found) -> io::Result<Option<Self>> {
+        let flags = OFlags::from_bits_retain(call.flags);
+        let kind = (REGULAR, call.mode & PERMISSIONS);
         let changing = volume.begin().await?;
         let made = volume.change_in(&changing, |tree| {
             let found = tree.find(&call.path, call.follows())?;
             match found.inode {
-                Some(_) => Ok((None, Vec::new())),
-                None => {
+                None if found == *at => {
                     // It gets a task with its first bytes: how many there are says which.
                     let (inode, changes) = tree.make(&found, (kind, None), now())?;
                     Ok((Some(inode), changes))
                 }
+                _ => Ok((None, Vec::new())),
             }
         });
         Ok(made.await?.map(|inode| Self::of(volume, inode, flags)))
@@ -104,12 +113,51 @@ impl Packed {
         if writes { tree.may(inode, Wish::WRITE) } else { Ok(()) }
     }
 
+    /// Makes a file of a number that was [reserved](Tree::reserve), to write it.
+    pub(super) async fn create_as(
+        volume: &Rc<Volume>,
+        (inode, found): (u64, &Found),
+        (mode, time): (u32, Time),
+    ) -> io::Result<Self> {
+        let changing = volume.begin().await?;
+        let kind = ((REGULAR, mode & PERMISSIONS), None);
+        let make = |tree: &Tree| Ok(((), tree.make_as(inode, found, kind, time)?));
+        volume.change_in(&changing, make).await?;
+        Ok(Self::of(volume, inode, OFlags::WRONLY))
+    }
+
+    /// Opens a file by its number, to write it.
+    pub(super) async fn open_inode(
+        volume: &Rc<Volume>,
+        inode: u64,
+        truncates: bool,
+    ) -> io::Result<Self> {
+        Self::check(volume, inode, OFlags::WRONLY)?;
+        let file = Self::of(volume, inode, OFlags::WRONLY);
+        if truncates {
+            file.resize(0).await?;
+        }
+        Ok(file)
+    }
+
+    /// The same inode, opened otherwise.
+    pub(super) fn reopened(&self, flags: OFlags) -> Self {
+        let (volume, live) = (Rc::clone(&self.volume), Rc::clone(&self.live));
+        let (writes, appends) = access(flags);
+        Self { volume, live, writes, appends, anchor: OnceCell::new() }
+    }
+
+    pub(super) fn inode(&self) -> u64 {
+        self.live.inode
+    }
+
     fn of(volume: &Rc<Volume>, inode: u64, flags: OFlags) -> Self {
+        let (writes, appends) = access(flags);
         Self {
             volume: Rc::clone(volume),
             live: volume.live(inode),
-            writes: flags & OFlags::RWMODE != OFlags::RDONLY,
-            appends: flags.contains(OFlags::APPEND),
+            writes,
+            appends,
             anchor: OnceCell::new(),
         }
     }
@@ -257,6 +305,11 @@ impl Packed {
         let own = uring::File::new(reopen(memory.fd())?)?;
         Ok(self.anchor.get_or_init(|| own).clone())
     }
+}
+
+/// Whether a file that is opened so can be written, and whether at its end alone.
+fn access(flags: OFlags) -> (bool, bool) {
+    (flags & OFlags::RWMODE != OFlags::RDONLY, flags.contains(OFlags::APPEND))
 }
 
 /// Truncates a file by its name.

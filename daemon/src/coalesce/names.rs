@@ -1,6 +1,7 @@
 //! Calls on the names of a multifile.
 
 use std::{
+    cell::Cell,
     ffi::{CStr, CString},
     io,
     rc::Rc,
@@ -12,8 +13,9 @@ use wire::{ListingWriter, NameKind, Status};
 
 use super::{
     file::{set, truncate},
+    intake::Intake,
     opening::now,
-    tree::{FOLDER, Tree, Wish},
+    tree::{FOLDER, Found, Tree, Wish},
     volume::Volume,
 };
 use crate::{
@@ -27,7 +29,11 @@ const BLOCK_LEN: u64 = 512;
 const READ_LEN: u64 = 4096;
 
 /// Executes a call whose paths start at the root of a multifile.
-pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<Answer> {
+pub(super) async fn execute(
+    volume: &Rc<Volume>,
+    call: NameCall,
+    intake: Option<&Intake>,
+) -> io::Result<Answer> {
     match call {
         NameCall::Stat { path, follow } => {
             let inode = volume.tree.borrow().find(&path, follow)?.inode()?;
@@ -65,8 +71,14 @@ pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<A
             let inode = volume.tree.borrow().find(&path, true)?.inode()?;
             truncate(volume, inode, len).await?;
         }
+        NameCall::Lease { path, session } => return lease(volume, (&path, session), intake),
         NameCall::Set { path, follow, what } => {
-            let inode = volume.tree.borrow().find(&path, follow)?.inode()?;
+            let mut inode = volume.tree.borrow().find(&path, follow)?.inode()?;
+            let is_folder = volume.tree.borrow().node(inode).is_some_and(Node::is_folder);
+            if let Some(intake) = intake.filter(|_| is_folder) {
+                drop(intake.prepare(volume, &[], true).await);
+                inode = volume.tree.borrow().find(&path, follow)?.inode()?;
+            }
             set(volume, inode, what).await?;
         }
         call => {
@@ -75,10 +87,84 @@ pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<A
             if changes(&volume.tree.borrow(), &call, now)?.is_empty() {
                 return Ok(Answer::default());
             }
-            volume.change(|tree| Ok(((), changes(tree, &call, now)?))).await?;
+            change(volume, &call, now, intake).await?;
         }
     }
     Ok(Answer::default())
+}
+
+/// Makes a change of names that is known to be one, after whatever clients have published.
+async fn change(
+    volume: &Rc<Volume>,
+    call: &NameCall,
+    now: Time,
+    intake: Option<&Intake>,
+) -> io::Result<()> {
+    let Some(intake) = intake else {
+        return volume.change(|tree| Ok(((), changes(tree, call, now)?))).await;
+    };
+    loop {
+        let concerned = Concerned::by(&volume.tree.borrow(), call)?;
+        let reserved = intake.prepare(volume, &concerned.made, concerned.leads_elsewhere);
+        let reserved = reserved.await;
+        let is_other = Cell::new(false);
+        let changed = volume.change(|tree| {
+            is_other.set(Concerned::by(tree, call)? != concerned);
+            Ok(((), if is_other.get() { Vec::new() } else { changes(tree, call, now)? }))
+        });
+        let changed = changed.await;
+        drop(reserved);
+        // Else what was published since, or another call, has made something else of the names.
+        if !is_other.get() {
+            intake.settle(volume, &concerned.made);
+            intake.settle(volume, &concerned.lost);
+            return changed;
+        }
+    }
+}
+
+/// The names that a call makes, and those that it takes.
+#[derive(Debug, PartialEq, Eq)]
+struct Concerned {
+    made: Vec<Found>,
+    lost: Vec<Found>,
+    /// A path may lead elsewhere afterwards that leads to a folder now.
+    leads_elsewhere: bool,
+}
+
+impl Concerned {
+    fn by(tree: &Tree, call: &NameCall) -> Result<Self, Errno> {
+        let find = |path| tree.find(path, false);
+        let (made, lost) = match call {
+            NameCall::Unlink { path } | NameCall::RemoveDir { path } => (vec![], vec![find(path)?]),
+            NameCall::MakeDir { path, .. } => (vec![find(path)?], vec![]),
+            NameCall::Rename { from, to, .. } => {
+                // Of an exchange both are made.
+                (vec![find(to)?, find(from)?], vec![])
+            }
+            NameCall::Link { to, .. } => (vec![find(to)?], vec![]),
+            NameCall::Symlink { name, .. } => (vec![find(name)?], vec![]),
+            _ => (vec![], vec![]),
+        };
+        let is_file = |inode: u64| tree.node(inode).is_none_or(Node::is_file);
+        let all = made.iter().chain(&lost).filter_map(|found| found.inode);
+        let leads_elsewhere = !all.into_iter().all(is_file);
+        Ok(Self { made, lost, leads_elsewhere })
+    }
+}
+
+/// Has a client make files in a folder by its bundle.
+fn lease(
+    volume: &Rc<Volume>,
+    (path, session): (&CStr, u32),
+    intake: Option<&Intake>,
+) -> io::Result<Answer> {
+    let intake = intake.filter(|_| volume.is_writable).ok_or(Errno::OPNOTSUPP)?;
+    let folder = volume.tree.borrow().find(path, true)?.inode()?;
+    let words = intake.lease(volume, folder, session)?;
+    let status = status(volume, folder)?.encode();
+    let words = words.iter().flat_map(|word| word.to_le_bytes());
+    Ok(Answer { value: 0, bytes: status.into_iter().chain(words).collect() })
 }
 
 /// Makes a folder, and those above it, that [nothing of this multifile](Tree::cover) is in: another

@@ -1,6 +1,7 @@
 //! A multifile beside a model of what it is to hold, with daemons that end, and that die.
 
 mod between;
+mod bundled;
 mod modes;
 mod plain;
 mod small;
@@ -20,6 +21,7 @@ use wire::Status;
 
 use super::{
     Coalesced, Open,
+    intake::Intake,
     shape::{Counts, Shape},
     tree::{FOLDER, Found, REGULAR, Tree, User},
     volume::Volume,
@@ -71,7 +73,7 @@ impl World {
         let machine = Machine::new(Engines::new(&executor.handle(), Choice::Threads, 1, &events));
         // In memory where there is such: thousands of syncs are slow elsewhere.
         let folder = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("folder");
-        let files = Coalesced { machine: machine.clone(), volumes: Rc::new([]) };
+        let files = Coalesced { machine: machine.clone(), volumes: Rc::new([]), intake: None };
         let (model, rng) = (BTreeMap::new(), Rng::with_seed(seed));
         let mut world = Self { executor, machine, folder, shape, files, model, rng };
         world.start();

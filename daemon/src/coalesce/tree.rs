@@ -9,6 +9,7 @@ use std::{collections::HashSet, ffi::CStr};
 
 use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{fs::RenameFlags, io::Errno};
+use shm::NameHash;
 use wire::NameKind;
 
 /// Links that a name may lead through, as in the kernel.
@@ -137,6 +138,26 @@ impl Tree {
         }
         self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
         Ok(Found { folder, name: name.to_vec(), inode: names.get(name).copied() })
+    }
+
+    /// What the names in a folder are hashed with: those of other multifiles are others.
+    pub(super) fn key_of(&self, folder: u64) -> u64 {
+        self.number().rotate_left(32) ^ folder
+    }
+
+    /// The hash of a name.
+    pub(super) fn hash(&self, at: &Found) -> NameHash {
+        NameHash::new(self.key_of(at.folder), &at.name)
+    }
+
+    /// Whether something has that name now.
+    pub(super) fn has(&self, at: &Found) -> bool {
+        self.catalogue.names(at.folder).is_some_and(|names| names.contains_key(&at.name))
+    }
+
+    /// All names in a folder, whoever may know them.
+    pub(super) fn names_of(&self, folder: u64) -> impl Iterator<Item = &[u8]> {
+        self.catalogue.names(folder).into_iter().flatten().map(|(name, _)| &name[..])
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -298,7 +319,7 @@ impl Tree {
         ((kind, permissions), task): ((u32, u32), Option<u64>),
         now: Time,
     ) -> Result<Vec<Change>, Errno> {
-        if at.inode.is_some() {
+        if at.inode.is_some() || self.has(at) {
             return Err(Errno::EXIST);
         }
         let above = self.node(at.folder).filter(|folder| folder.mode & SET_GROUP != 0);

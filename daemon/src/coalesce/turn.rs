@@ -15,6 +15,10 @@ pub(super) struct Turn {
 pub(super) struct Taken<'a>(&'a Turn);
 
 impl Turn {
+    pub(super) fn is_free(&self) -> bool {
+        !self.is_taken.get()
+    }
+
     pub(super) async fn take(&self) -> Taken<'_> {
         self.given_back.until(|| !self.is_taken.get()).await;
         self.is_taken.set(true);

@@ -56,7 +56,7 @@ pub struct Epochs {
 pub struct NameHash(u64);
 
 impl NameHash {
-    /// FNV-1a over the folder's number and the name, mixed so that every bit of it counts.
+    /// FNV-1a over what stands for the folder and the name, mixed so that every bit of it counts.
     #[must_use]
     pub fn new(folder: u64, name: &[u8]) -> Self {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

@@ -3,7 +3,8 @@
 use std::{fs, path::Path};
 
 use wire::{
-    Challenge, Frame, NONCE_LEN, PathPair, Proof, RemoteWelcome, Request, SESSION_LEN, TAG_LEN,
+    Challenge, CreateFlags, Frame, NONCE_LEN, PathPair, Proof, Record, RemoteWelcome, Request,
+    SESSION_LEN, TAG_LEN,
 };
 
 #[path = "../../../../fuzz/checks/wire.rs"]
@@ -19,6 +20,30 @@ fn any_entry_decodes_or_is_refused() {
 fn any_message_decodes_or_is_refused() {
     replay("message", checks::message);
     seeded(checks::message);
+}
+
+#[test]
+fn any_index_log_decodes_or_is_refused() {
+    replay("records", checks::records);
+    let how = CreateFlags::TRUNCATES;
+    let made =
+        Record::Create { inode: 9, folder: 1, mode: 0o644, how, time: (1, 2), name: b"name" };
+    let records = [made, Record::Data { inode: 9, len: 100 }, Record::Close { inode: 9 }];
+    let mut state = 1;
+    for _ in 0..200_000 {
+        let mut log = Vec::new();
+        for _ in 0..3 {
+            let mut space = [0; Record::LEN_MAX];
+            let record = &records[below(&mut state, records.len())];
+            log.extend_from_slice(record.encode(&mut space).expect("room"));
+        }
+        for _ in 0..next(&mut state) % 3 {
+            let at = below(&mut state, log.len());
+            log[at] = next(&mut state).to_le_bytes()[0];
+        }
+        log.truncate(below(&mut state, log.len() + 1));
+        checks::records(&log);
+    }
 }
 
 /// Hostile frames: every kind, mutated, cut, and joined. A frame is borrowed from what was

@@ -1,0 +1,434 @@
+//! Files that are made, written in order, and closed without a request: a file of a folder that the
+//! daemon of this node coalesces is records in the session's index log and bytes in its data log,
+//! which the daemon takes in (`docs/protocol.md`, section 9).
+//!
+//! Whoever makes a file claims its name first, in a folder for which the daemon has given a lease:
+//! then nobody has it. Whatever else than writing and closing happens to a file has it *promoted*:
+//! the daemon opens it by its inode number, and it is a remote file as any other from then on.
+//! Every way to an open file does that ([`Client::locked`]) but those that know of bundles.
+
+mod log;
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
+    fs::{self, CWD, Mode, OFlags},
+    io::{self, Errno},
+    time::{ClockId, clock_gettime},
+};
+use shm::{Epochs, NameHash, copy::copy_out};
+use wire::{Counter, CreateFlags, Reason, Record, Request, Status};
+
+pub(crate) use self::log::Bundle;
+use crate::{
+    client::Client,
+    config::PATH_MAX,
+    connection::Connection,
+    file::{self, Descriptor, Link, OpenFile},
+    locked::Locked,
+    paths::AbsolutePath,
+    slots::Slot,
+    table::{Entry, FileId},
+};
+
+/// Longer files are promoted, bytes.
+const LEN_MAX: u64 = 256 << 10;
+/// Longest path of a folder in which files are made so.
+const FOLDER_LEN_MAX: usize = 512;
+/// Folders that a process has leases of at a time.
+const LEASES: usize = 16;
+/// What is done by a request, or changes nothing that a bundle could say.
+const BUNDLED: OFlags = OFlags::WRONLY
+    .union(OFlags::RDWR)
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::TRUNC)
+    .union(OFlags::APPEND)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::from_bits_retain(LARGE_FILE));
+/// What libc adds to every call on some machines.
+const LARGE_FILE: u32 = if cfg!(target_arch = "aarch64") { 0o40_0000 } else { 0o10_0000 };
+
+/// An open file that only its client and its bundle know of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bundled {
+    /// The slot that it gets when it is promoted.
+    link: Link,
+    /// The folder that it was made in, by its index.
+    lease: usize,
+    /// Bytes written.
+    len: u64,
+    /// How often the daemon had asked for open files when it was made.
+    recalled: u32,
+}
+
+/// What is known of folders in which files may be made.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    all: [Lease; LEASES],
+    /// The one to be forgotten next.
+    next: usize,
+}
+
+/// A folder in which files may be made as long as no folder changes.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    path: [u8; FOLDER_LEN_MAX],
+    len: usize,
+    folder: u64,
+    device: u64,
+    /// What its names are hashed with.
+    key: u64,
+    /// The next number for a file of this folder, and the end of those that there are.
+    number: u64,
+    end: u64,
+    epoch: u64,
+    /// The daemon gives none.
+    is_refused: bool,
+    /// Open files that were made in it: as long as there are some it is not forgotten.
+    open_count: usize,
+}
+
+impl Lease {
+    const NONE: Self = Self {
+        path: [0; FOLDER_LEN_MAX],
+        len: 0,
+        folder: 0,
+        device: 0,
+        key: 0,
+        number: 0,
+        end: 0,
+        epoch: 0,
+        is_refused: false,
+        open_count: 0,
+    };
+
+    fn path(&self) -> &[u8] {
+        self.path.get(..self.len).unwrap_or_default()
+    }
+
+    /// Asks for it.
+    fn renew(&mut self, client: &'static Client, now: Epochs) {
+        // Until a folder changes: that is what may have had it refused.
+        (self.is_refused, self.epoch) = (true, now.folders);
+        let request = |path_len| Request::Lease { path_len, session: 0 };
+        let Some(answer) = client.ask(self.path(), &[], request) else { return };
+        let answer = answer.and_then(|(_, lane)| {
+            let mut bytes = [0; Status::LEN + 32];
+            copy_out(&mut bytes, lane.buffer());
+            let mut words = [0; 4];
+            for (word, bytes) in words.iter_mut().zip(bytes[Status::LEN..].chunks_exact(8)) {
+                *word = bytes.try_into().map(u64::from_le_bytes).unwrap_or(0);
+            }
+            Ok((Status::decode(&bytes).ok_or(Errno::IO)?, words))
+        });
+        match answer {
+            Ok((status, [number, count, epoch, key])) => {
+                (self.folder, self.device, self.key) = (status.inode, status.device, key);
+                (self.number, self.end) = (number, number.saturating_add(count));
+                (self.is_refused, self.epoch) = (false, epoch);
+            }
+            // Somebody may be about to make it.
+            Err(Errno::NOENT) => self.epoch = u64::MAX,
+            Err(_) => {}
+        }
+    }
+}
+
+impl Leases {
+    pub(crate) const fn new() -> Self {
+        Self { all: [Lease::NONE; LEASES], next: 0 }
+    }
+
+    /// The lease of a folder, asked for if there is none that holds.
+    fn find(&mut self, client: &'static Client, folder: &[u8], now: Epochs) -> Option<usize> {
+        let known = self.all.iter().position(|lease| lease.path() == folder);
+        let index = known.or_else(|| self.forget())?;
+        let lease = self.all.get_mut(index)?;
+        if known.is_none() {
+            *lease = Lease { len: folder.len(), ..Lease::NONE };
+            lease.path.get_mut(..folder.len())?.copy_from_slice(folder);
+        }
+        let is_used_up = !lease.is_refused && lease.number == lease.end;
+        if known.is_none() || is_used_up || lease.epoch != now.folders {
+            lease.renew(client, now);
+        }
+        Some(index).filter(|_| !lease.is_refused && lease.epoch == now.folders)
+    }
+
+    /// A place for another lease.
+    fn forget(&mut self) -> Option<usize> {
+        let places = (self.next..LEASES).chain(0..self.next);
+        let free = |index: &usize| self.all.get(*index).is_some_and(|lease| lease.open_count == 0);
+        let index = places.into_iter().find(free)?;
+        self.next = (index + 1) % LEASES;
+        Some(index)
+    }
+}
+
+impl Client {
+    /// Makes a file by the bundle; `None`: ask for it.
+    pub(crate) fn open_bundled(
+        &'static self,
+        path: &AbsolutePath,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Option<io::Result<RawFd>> {
+        let makes = flags.contains(OFlags::CREATE)
+            && flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+            && BUNDLED.contains(flags);
+        let config = self.config.get().filter(|config| makes && !config.synchronous)?;
+        if self.is_limited.load(Ordering::Relaxed) || self.is_confined() {
+            return None;
+        }
+        let connection = self.connection()?;
+        let names = &connection.job.shared().names;
+        let (folder, name) = (path.folder(), path.name());
+        // What a `..` took away may have been a link's.
+        if !names.is_offered() || folder.len() > FOLDER_LEN_MAX || path.is_textual() {
+            return None;
+        }
+        // A handler that has interrupted one asks.
+        let mut bundle = connection.bundle.lock().ok()?;
+        bundle.begin(connection)?;
+        if let Some(errno) = bundle.owed(connection) {
+            return Some(Err(errno));
+        }
+        let before = names.epochs();
+        let index = bundle.leases.find(self, folder, before)?;
+        let lease = bundle.leases.all.get(index)?;
+        if !names.may_claim(NameHash::new(lease.key, name)) {
+            return None;
+        }
+        // First, as in the kernel: where no number is free nothing is made.
+        let fd = match placeholder(config.path_of(b"socket", &mut [0; PATH_MAX])?, flags) {
+            Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Some(Err(errno)),
+            fd => fd.ok()?,
+        };
+        let slot = Slot::take(connection)?;
+        let wanted = Wanted { name, flags, mode: mode - self.umask(), lease: index, before };
+        let id = self.make_bundled(connection, &mut bundle, (slot, &fd), &wanted)?;
+        drop(bundle);
+        if !names.are_still(before) {
+            if let Err(errno) = self.ask_whether_made(fd.as_raw_fd(), id) {
+                return Some(Err(errno));
+            }
+        }
+        self.count(Counter::Files, 1);
+        Some(Ok(fd.into_raw_fd()))
+    }
+
+    /// Makes a file that the caller has a number for. Returns it, which somebody may have made
+    /// before by another way, as epochs tell.
+    fn make_bundled(
+        &'static self,
+        connection: &'static Connection,
+        bundle: &mut Bundle,
+        (slot, fd): (Slot, &OwnedFd),
+        wanted: &Wanted<'_>,
+    ) -> Option<FileId> {
+        let Wanted { name, flags, mode, lease: index, before } = *wanted;
+        bundle.make_room(self, (connection, index), (Record::LEN_MAX, 0)).ok()?;
+        let shared = connection.session.shared();
+        let lease = bundle.leases.all.get_mut(index)?;
+        let (inode, device, folder) = (lease.number, lease.device, lease.folder);
+        if !connection.job.shared().names.claim(NameHash::new(lease.key, name)) {
+            return None;
+        }
+        let link = slot.into_link(false);
+        let recalled = shared.bundle.recalled();
+        let bundled = Bundled { link, lease: index, len: 0, recalled };
+        let file = OpenFile {
+            descriptor: Descriptor::Remote,
+            bundled: Some(bundled),
+            ..file::fresh(device, inode, flags)
+        };
+        let Some(id) = self.files.add(file) else {
+            // The name stays claimed: it is asked for from now on.
+            link.end();
+            return None;
+        };
+        lease.number += 1;
+        lease.open_count += 1;
+        let now = clock_gettime(ClockId::Realtime);
+        let time = (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0));
+        let (mode, how) = (mode.bits(), create_flags(flags));
+        bundle.push(connection, &Record::Create { inode, folder, mode, how, time, name })?;
+        if let Some(entry) = self.files.get(id) {
+            entry.position.store(0, Ordering::Relaxed);
+            entry.is_staged.store(true, Ordering::Release);
+        }
+        self.table.set(fd.as_raw_fd(), Entry::File(id));
+        debug_assert!(before.names <= connection.job.shared().names.epochs().names);
+        bundle.publish(connection);
+        Some(id)
+    }
+
+    /// The daemon may have made another file of the same name, or have removed the folder, before
+    /// it knew of this one: has it say so.
+    #[cold]
+    fn ask_whether_made(&'static self, fd: RawFd, id: FileId) -> io::Result<()> {
+        let mut file = self.locked_as_is(fd, id).ok_or(Errno::IO)?;
+        if let Err(errno) = file.promote() {
+            self.table.take(fd);
+            file.number_count = 0;
+            self.files.freed(id);
+            return Err(errno);
+        }
+        Ok(())
+    }
+}
+
+/// A file to be made.
+struct Wanted<'a> {
+    name: &'a [u8],
+    flags: OFlags,
+    mode: Mode,
+    lease: usize,
+    before: Epochs,
+}
+
+impl Locked {
+    /// Writes behind what was written; `None`: as to any other file, which this one is from now on
+    /// if it was not.
+    pub(crate) fn write_bundled(
+        &mut self,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> Option<io::Result<usize>> {
+        let bundled = self.bundled?;
+        let len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+        let position = self.entry.position.load(Ordering::Relaxed);
+        let from = if self.access.append { bundled.len } else { at.unwrap_or(position) };
+        let is_odd = self.access.append && at.is_some() || from != bundled.len;
+        if is_odd || len > LEN_MAX - bundled.len {
+            return self.promote().err().map(Err);
+        }
+        if len == 0 {
+            return Some(Ok(0));
+        }
+        let connection = bundled.link.connection;
+        let Ok(mut bundle) = connection.bundle.lock() else {
+            return self.promote().err().map(Err);
+        };
+        let record = Record::Data { inode: self.inode, len: u32::try_from(len).ok()? };
+        let room = (record.len(), len);
+        let pushed = bundle.owed(connection).map_or(Ok(()), Err).and_then(|()| {
+            bundle.make_room(self.client, (connection, bundled.lease), room)?;
+            bundle.push_data(connection, data, bundled.len == 0).ok_or(Errno::IO)?;
+            bundle.push(connection, &record).ok_or(Errno::IO)
+        });
+        if let Err(errno) = pushed {
+            return Some(Err(errno));
+        }
+        bundle.publish(connection);
+        drop(bundle);
+        self.bundled = Some(Bundled { len: bundled.len + len, ..bundled });
+        if at.is_none() {
+            self.entry.position.store(bundled.len + len, Ordering::Relaxed);
+        }
+        self.client.count(Counter::BytesStaged, len);
+        self.client.count(Counter::BytesWritten, len);
+        let recalled = connection.session.shared().bundle.recalled();
+        if recalled != bundled.recalled {
+            // Somebody else has it open, to whom it is what this process writes by now.
+            if let Err(errno) = self.promote() {
+                return Some(Err(errno));
+            }
+        }
+        Some(usize::try_from(len).map_err(|_| Errno::FBIG))
+    }
+
+    /// Closes the file; what the daemon owes is kept in it.
+    pub(crate) fn close_bundled(&mut self) {
+        let Some(bundled) = self.bundled else { return };
+        let connection = bundled.link.connection;
+        let Ok(mut bundle) = connection.bundle.lock() else {
+            // Interrupted beneath; it is closed as any other.
+            match self.promote() {
+                Ok(()) => {}
+                Err(errno) => self.owed = self.owed.or(Some(errno)),
+            }
+            return;
+        };
+        self.bundled = None;
+        let record = Record::Close { inode: self.inode };
+        let room = (record.len(), 0);
+        let pushed = bundle
+            .make_room(self.client, (connection, bundled.lease), room)
+            .and_then(|()| bundle.push(connection, &record).ok_or(Errno::IO));
+        bundle.publish(connection);
+        let is_recalled = connection.session.shared().bundle.recalled() != bundled.recalled;
+        let waited = if is_recalled { bundle.flush(self.client, bundled.lease) } else { Ok(()) };
+        let outcome = pushed.and(waited).err();
+        self.owed = self.owed.or(outcome).or_else(|| bundle.owed(connection));
+        bundle.leases.closed(bundled.lease);
+        drop(bundle);
+        bundled.link.end();
+    }
+
+    /// Makes it a file as any other.
+    ///
+    /// # Errors
+    ///
+    /// What the daemon says: then it is none of its.
+    #[cold]
+    pub(crate) fn promote(&mut self) -> io::Result<()> {
+        let Some(bundled) = self.bundled.take() else { return Ok(()) };
+        let (link, inode) = (bundled.link, self.inode);
+        let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
+        let flags = OFlags::from_bits_retain(self.flags).difference(once).bits();
+        let (mut path, mut len) = ([0; FOLDER_LEN_MAX], 1);
+        path[0] = b'/';
+        // Where a handler has interrupted that, the folder is what leads to the multifile.
+        let leases = link.connection.bundle.lock();
+        if let Ok(mut bundle) = leases {
+            if let Some(lease) = bundle.leases.all.get(bundled.lease) {
+                (path, len) = (lease.path, lease.len);
+            }
+            bundle.leases.closed(bundled.lease);
+        }
+        let request = |path_len| Request::Open { file: link.slot, flags, mode: 0, path_len, inode };
+        let asked = self.client.ask_remote(path.get(..len).unwrap_or_default(), &[], request);
+        match asked.map(drop) {
+            Ok(()) => {
+                self.link = Some(link);
+                Ok(())
+            }
+            Err(errno) => {
+                link.end();
+                // What was owed for it is this.
+                link.connection.session.shared().bundle.take_error();
+                self.left = Some(Reason::DaemonLost);
+                Err(errno)
+            }
+        }
+    }
+}
+
+impl Leases {
+    /// A file that was made in one of them is not open by the bundle any more.
+    fn closed(&mut self, index: usize) {
+        if let Some(lease) = self.all.get_mut(index) {
+            lease.open_count = lease.open_count.saturating_sub(1);
+        }
+    }
+}
+
+fn create_flags(flags: OFlags) -> CreateFlags {
+    let said = [(OFlags::EXCL, CreateFlags::EXCLUSIVE), (OFlags::TRUNC, CreateFlags::TRUNCATES)];
+    said.into_iter().fold(CreateFlags::default(), |how, (flag, said)| {
+        if flags.contains(flag) { how.with(said) } else { how }
+    })
+}
+
+/// What the program's number refers to, the lowest that is free: the job's socket, by which nothing
+/// can be read, written, or entered.
+fn placeholder(socket: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    let kept = flags.intersection(OFlags::CLOEXEC);
+    fs::openat(CWD, socket, OFlags::PATH | kept, Mode::empty())
+}

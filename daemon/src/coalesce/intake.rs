@@ -1,0 +1,496 @@
+//! Files that clients have made, written, and closed by their bundles, on the way to the multifile.
+//!
+//! Before anything is executed that somebody waits for, all that any client has published is
+//! [taken in](Intake::take_all): so a call sees whatever was done before it, by whomever. Between
+//! calls a tick takes in what has been closed. A file that was closed is made together with others
+//! ([`Volume::take_files`]). One that is still open is made as any other when somebody may look at
+//! it, when it gets old, and when the data log has no room left behind it.
+//!
+//! Names are different ones, because clients [claim](shm::Names) them. Where one is there all the
+//! same, its client has been asked to ask: the file that is there is opened then, or `EEXIST` is
+//! what it is told.
+
+mod source;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeSet, HashMap},
+    io,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use executor::{Class, Handle, first};
+use rustix::{fs::OFlags, io::Errno};
+use shm::{NameHash, Names};
+use uring::Buffers;
+use wire::CreateFlags;
+
+use self::source::{Making, Source, State};
+use super::{dense::Small, file::Packed, stream::Turn, tree::Found, volume::Volume};
+use crate::{node::Node, statistics::Totals, verdict::errno};
+
+/// Time between two looks at what is published, as for staged bytes.
+const TICK: Duration = Duration::from_millis(2);
+/// Looks in vain after which clients have to announce what they publish.
+const QUIET_TICKS: u32 = 5;
+/// Age from which a file that is still open is made: no byte is to be older than 10 ms.
+const OLD: Duration = Duration::from_millis(6);
+/// So is one if so much of the data log waits for it: one of so many parts.
+const FULL: u64 = 2;
+/// Inode numbers that a client is granted at a time.
+const NUMBERS: u64 = 1 << 20;
+
+/// The way of bundles into multifiles.
+pub(crate) struct Intake {
+    node: Arc<Node>,
+    handle: Handle,
+    sources: RefCell<Vec<Rc<RefCell<Source>>>>,
+    /// Of bundles that were known when they were last looked at.
+    known: Cell<u64>,
+    turn: Turn,
+    /// Names that calls are about to make.
+    making: RefCell<HashMap<NameHash, usize>>,
+}
+
+/// Names that a call is about to make: nobody can claim them as long as this is there.
+pub(super) struct Reserved<'a> {
+    intake: &'a Intake,
+    names: Vec<NameHash>,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let mut making = self.intake.making.borrow_mut();
+        for name in &self.names {
+            match making.get_mut(name) {
+                Some(count @ 2..) => *count -= 1,
+                _ => drop(making.remove(name)),
+            }
+        }
+    }
+}
+
+impl Intake {
+    /// That of a daemon, which takes in what it is told to.
+    pub(super) fn new(node: &Arc<Node>, handle: &Handle) -> Rc<Self> {
+        node.shared().names.offer();
+        Rc::new(Self {
+            node: Arc::clone(node),
+            handle: handle.clone(),
+            sources: RefCell::default(),
+            known: Cell::new(0),
+            turn: Turn::default(),
+            making: RefCell::default(),
+        })
+    }
+
+    /// Takes in what is announced, too, from now on.
+    pub(super) fn start(self: Rc<Self>) -> Rc<Self> {
+        self.handle.spawn(Class::Latency, Rc::clone(&self).run());
+        self
+    }
+
+    /// Takes in what is announced, until nothing has come for a while.
+    async fn run(self: Rc<Self>) {
+        loop {
+            self.node.bundles.announced().await;
+            let mut quiet = 0;
+            while quiet < QUIET_TICKS {
+                let has_come = self.take(false).await;
+                quiet = if has_come { 0 } else { quiet + 1 };
+                first(self.handle.sleep(TICK), self.node.bundles.announced()).await;
+            }
+            let sources = self.sources.borrow().clone();
+            for source in &sources {
+                source.borrow().entry.shared().sleep();
+            }
+            // What was published before it was said that nobody looks.
+            if sources.iter().any(|source| !source.borrow().is_idle()) {
+                self.node.bundles.announce();
+            }
+        }
+    }
+
+    fn names(&self) -> &Names {
+        &self.node.shared().names
+    }
+
+    /// Has in the multifiles all that anybody has published, also of files that are still open.
+    pub(super) async fn take_all(&self) {
+        let is_known = self.known.get() == self.node.bundles.count();
+        let is_idle =
+            |source: &Rc<RefCell<Source>>| source.try_borrow().is_ok_and(|source| source.is_idle());
+        // Files that are open as any other are up to date once their records are read.
+        if is_known && self.turn.is_free() && self.sources.borrow().iter().all(is_idle) {
+            return;
+        }
+        self.take(true).await;
+    }
+
+    /// Takes in what is published; returns whether there was something, or is.
+    pub(super) async fn take(&self, all: bool) -> bool {
+        let _taken = self.turn.take().await;
+        self.learn();
+        let sources = self.sources.borrow().clone();
+        let mut has_come = false;
+        for source in &sources {
+            has_come |= !source.borrow().is_idle();
+            self.read(source);
+        }
+        self.take_closed(&sources).await;
+        for source in &sources {
+            self.take_open(source, all).await;
+            source.borrow_mut().release();
+        }
+        self.forget_old();
+        has_come
+    }
+
+    /// Takes up bundles that have come.
+    fn learn(&self) {
+        let count = self.node.bundles.count();
+        if self.known.get() == count {
+            return;
+        }
+        let mut sources = self.sources.borrow_mut();
+        for entry in self.node.bundles.all() {
+            let is_known = sources.iter().any(|known| Arc::ptr_eq(&known.borrow().entry, &entry));
+            if !is_known {
+                sources.push(Rc::new(RefCell::new(Source::new(entry))));
+            }
+        }
+        self.known.set(count);
+    }
+
+    fn read(&self, source: &Rc<RefCell<Source>>) {
+        let mut source = source.borrow_mut();
+        if let Err(nonsense) = source.read(self.handle.now()) {
+            tracing::warn!("a client broke its bundle: {}", nonsense.0);
+            self.count_errors(1);
+            source.break_off();
+        }
+    }
+
+    /// Lets go of bundles whose clients are gone.
+    fn forget_old(&self) {
+        self.sources.borrow_mut().retain(|source| {
+            let source = source.borrow();
+            let is_over = source.is_over && source.files.is_empty() && !source.has_news();
+            if is_over {
+                self.node.bundles.remove(&source.entry);
+            }
+            !is_over
+        });
+    }
+
+    /// Lets go of all, as a daemon that dies.
+    #[cfg(test)]
+    pub(super) fn forget(&self) {
+        self.sources.borrow_mut().clear();
+    }
+
+    // ---- files that are closed
+
+    /// Makes the files that were closed, those of each multifile together.
+    async fn take_closed(&self, sources: &[Rc<RefCell<Source>>]) {
+        let mut volumes: Vec<(Rc<Volume>, Batch)> = Vec::new();
+        for (index, source) in sources.iter().enumerate() {
+            let source = source.borrow();
+            for (inode, file) in source.files.iter().filter(|(_, file)| file.is_whole()) {
+                let is_its = |(volume, _): &(Rc<Volume>, Batch)| Rc::ptr_eq(volume, &file.volume);
+                let at = volumes.iter().position(is_its).unwrap_or_else(|| {
+                    volumes.push((Rc::clone(&file.volume), Batch::default()));
+                    volumes.len() - 1
+                });
+                let Some((volume, batch)) = volumes.get_mut(at) else { continue };
+                batch.add(volume, (index, &source), (*inode, file));
+            }
+        }
+        for (volume, batch) in volumes.into_iter().filter(|(_, batch)| !batch.files.is_empty()) {
+            let taken = async {
+                let changing = volume.begin().await?;
+                volume.take_files(&changing, &batch.files).await
+            };
+            // Else they are made one by one, and each that cannot be is told of.
+            if let Err(why) = Box::pin(taken).await {
+                tracing::debug!("{} files are not taken in together: {why}", batch.files.len());
+                continue;
+            }
+            for (index, inode) in batch.places {
+                let source = sources.get(index).map(|source| source.borrow_mut());
+                drop(source.and_then(|mut source| source.files.remove(&inode)));
+            }
+        }
+    }
+
+    // ---- files that are open
+
+    /// Makes files that are still open if `all`, or if it is time, and has their client hand them
+    /// over: whoever dies then leaves no part of a file that was closed. Also writes what has come
+    /// of those that are made, and forgets those that are closed.
+    async fn take_open(&self, source: &Rc<RefCell<Source>>, all: bool) {
+        let wanted: Vec<u64> = {
+            let (source, now) = (source.borrow(), self.handle.now());
+            let is_full = source.waiting() > source.entry.logs.data_len / FULL;
+            let all = all || is_full || source.is_over;
+            let is_due = |file: &Making| {
+                let is_old = now.saturating_since(file.since) >= OLD;
+                all || is_old || file.is_closed || !matches!(file.state, State::New)
+            };
+            source.files.iter().filter(|(_, file)| is_due(file)).map(|(inode, _)| *inode).collect()
+        };
+        let is_new = |inode: &u64| {
+            let source = source.borrow();
+            source.files.get(inode).is_some_and(|file| matches!(file.state, State::New))
+        };
+        if wanted.iter().any(is_new) {
+            // From here on its client waits, with each of these files, for what it has published.
+            source.borrow().entry.shared().recall();
+            self.read(source);
+        }
+        for inode in wanted {
+            self.advance(source, inode).await;
+            let mut source = source.borrow_mut();
+            let is_over = source.is_over;
+            let Some(file) = source.files.get(&inode) else { continue };
+            if !file.is_closed && !is_over {
+                continue;
+            }
+            let failure = match file.state {
+                State::Failed(why) if !file.is_told => Some(why),
+                _ => None,
+            };
+            source.files.remove(&inode);
+            failure.inspect(|why| self.tell(&source, *why));
+        }
+    }
+
+    /// Makes a file if it is not made yet, and writes to it what its client has written.
+    async fn advance(&self, source: &Rc<RefCell<Source>>, inode: u64) {
+        let (state, data, at) = {
+            let mut source = source.borrow_mut();
+            let Some(file) = source.files.get_mut(&inode) else { return };
+            let (pieces, at) = (std::mem::take(&mut file.pieces), file.written);
+            file.written = file.len;
+            let (state, data) = (file.state.clone(), source.buffers(&pieces));
+            (state, data.unwrap_or_default(), at)
+        };
+        let state = match state {
+            State::New => {
+                let made = Box::pin(self.make(source, inode)).await;
+                made.map_or_else(|why| State::Failed(errno(why)), State::Open)
+            }
+            state => state,
+        };
+        let written = match &state {
+            State::Open(file) => Box::pin(write(file, at, data)).await.map_err(errno),
+            _ => Ok(()),
+        };
+        let mut source = source.borrow_mut();
+        if let Some(file) = source.files.get_mut(&inode) {
+            file.state = written.map_or_else(State::Failed, |()| state);
+            file.is_told = written.is_err();
+        }
+        // One that could not be made its client asks about, or it is told when it is closed.
+        written.err().inspect(|why| self.tell(&source, *why));
+    }
+
+    /// Owes a client the error of bytes that are lost.
+    fn tell(&self, source: &Source, why: Errno) {
+        source.entry.shared().owe(why.raw_os_error().unsigned_abs());
+        self.count_errors(1);
+    }
+
+    /// Makes a file as any other, or opens the one that has its name.
+    async fn make(&self, source: &Rc<RefCell<Source>>, inode: u64) -> io::Result<Rc<Packed>> {
+        let (volume, folder, name, mode, how, time) = {
+            let source = source.borrow();
+            let file = source.files.get(&inode).ok_or(Errno::IO)?;
+            let name = file.name.clone();
+            (Rc::clone(&file.volume), file.folder, name, file.mode, file.how, file.time)
+        };
+        loop {
+            let found = volume.tree.borrow().find_in(folder, &name)?;
+            let made = match found.inode {
+                Some(_) if how.has(CreateFlags::EXCLUSIVE) => return Err(Errno::EXIST.into()),
+                Some(there) => {
+                    let truncates = how.has(CreateFlags::TRUNCATES);
+                    Packed::open_inode(&volume, there, truncates).await
+                }
+                None => Packed::create_as(&volume, (inode, &found), (mode, time)).await,
+            };
+            match made {
+                // A call has made it meanwhile.
+                Err(why) if found.inode.is_none() && errno(&why) == Errno::EXIST => {}
+                made => return Ok(Rc::new(made?)),
+            }
+        }
+    }
+
+    fn count_errors(&self, count: u64) {
+        let mut totals = Totals::default();
+        totals.add_piped(0, count);
+        self.node.count_ended(0, &totals);
+    }
+
+    // ---- calls
+
+    /// Has a client make files in this folder by its bundle: the first inode number that it may
+    /// give, their count, the epoch of folders, and what its names are hashed with.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: there is no room to know the names.
+    pub(super) fn lease(
+        &self,
+        volume: &Rc<Volume>,
+        folder: u64,
+        session: u32,
+    ) -> Result<[u64; 4], Errno> {
+        let epoch = self.names().epochs().folders;
+        self.learn();
+        let sources = self.sources.borrow();
+        let source = sources.iter().find(|source| source.borrow().entry.is_of(session));
+        let source = source.ok_or(Errno::OPNOTSUPP)?;
+        volume.tree.borrow().find_in(folder, b"a name")?;
+        let key = volume.tree.borrow().key_of(folder);
+        for name in volume.tree.borrow().names_of(folder) {
+            if !self.names().insert(NameHash::new(key, name)) {
+                return Err(Errno::OPNOTSUPP);
+            }
+        }
+        let start = volume.tree.borrow_mut().reserve(NUMBERS);
+        source.borrow_mut().grant((volume, folder), start..start.saturating_add(NUMBERS));
+        Ok([start, NUMBERS, epoch, key])
+    }
+
+    /// Before a call that makes these names, and with `folders` may change where a path leads: who
+    /// has not published yet asks, and what is published is in the multifile on return.
+    pub(super) async fn prepare(
+        &self,
+        volume: &Volume,
+        made: &[Found],
+        folders: bool,
+    ) -> Reserved<'_> {
+        let names: Vec<_> = made.iter().map(|found| volume.tree.borrow().hash(found)).collect();
+        for name in &names {
+            *self.making.borrow_mut().entry(*name).or_default() += 1;
+            self.names().insert(*name);
+        }
+        let reserved = Reserved { intake: self, names };
+        self.names().raise(folders);
+        self.take_all().await;
+        reserved
+    }
+
+    /// After a call: names that are there no more can be claimed again.
+    pub(super) fn settle(&self, volume: &Volume, names: &[Found]) {
+        let tree = volume.tree.borrow();
+        for found in names {
+            let hash = tree.hash(found);
+            if !tree.has(found) && !self.making.borrow().contains_key(&hash) {
+                self.names().remove(hash);
+            }
+        }
+    }
+
+    /// Hands a file over that a client has made by its bundle: it does nothing more to it there.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be made, or be written.
+    pub(super) async fn hand_over(
+        &self,
+        volume: &Rc<Volume>,
+        inode: u64,
+        flags: OFlags,
+    ) -> io::Result<Packed> {
+        self.take(true).await;
+        let sources = self.sources.borrow().clone();
+        for source in sources {
+            let mut source = source.borrow_mut();
+            let is_its = |file: &Making| Rc::ptr_eq(&file.volume, volume) && !file.is_closed;
+            if !source.files.get(&inode).is_some_and(is_its) {
+                continue;
+            }
+            return match source.files.remove(&inode).map(|file| file.state) {
+                Some(State::Open(file)) => Ok(file.reopened(flags)),
+                Some(State::Failed(why)) => Err(why.into()),
+                _ => Err(Errno::IO.into()),
+            };
+        }
+        Err(Errno::STALE.into())
+    }
+
+    /// Somebody has opened an inode. A client that still writes to it by its bundle hands the file
+    /// over before its next write returns; what it has written is in there on return.
+    pub(super) async fn recall(&self, volume: &Rc<Volume>, inode: u64) {
+        let mut is_recalled = false;
+        for source in &*self.sources.borrow() {
+            let source = source.borrow();
+            let is_it = |file: &Making| match &file.state {
+                State::Open(open) => Rc::ptr_eq(&file.volume, volume) && open.inode() == inode,
+                _ => false,
+            };
+            if source.files.values().any(is_it) {
+                source.entry.shared().recall();
+                is_recalled = true;
+            }
+        }
+        if is_recalled {
+            self.take(true).await;
+        }
+    }
+}
+
+/// Files that are made together, and where they come from.
+#[derive(Default)]
+struct Batch {
+    files: Vec<Small>,
+    names: BTreeSet<(u64, Vec<u8>)>,
+    places: Vec<(usize, u64)>,
+}
+
+impl Batch {
+    /// Adds a file, if its name is free.
+    fn add(
+        &mut self,
+        volume: &Volume,
+        (index, source): (usize, &Source),
+        (inode, file): (u64, &Making),
+    ) {
+        let found = volume.tree.borrow().find_in(file.folder, &file.name);
+        let found = found.ok().filter(|found| found.inode.is_none());
+        let Some((found, data)) = found.zip(source.buffers(&file.pieces)) else { return };
+        if self.names.insert((found.folder, found.name.clone())) {
+            let (mode, time) = (file.mode, file.time);
+            self.files.push(Small { inode, found, mode, time, data });
+            self.places.push((index, inode));
+        }
+    }
+}
+
+impl Making {
+    /// Whether all of it is there, and none of it in the multifile.
+    fn is_whole(&self) -> bool {
+        self.is_closed && matches!(self.state, State::New)
+    }
+}
+
+/// Writes all of `data` at `at`.
+async fn write(file: &Packed, mut at: u64, data: Vec<uring::Buffer>) -> io::Result<()> {
+    for piece in data {
+        let mut rest = Some(Buffers::from(piece));
+        while let Some(buffers) = rest {
+            let len = file.write(at, &buffers).await?;
+            if len == 0 {
+                return Err(Errno::NOSPC.into());
+            }
+            at += len as u64;
+            rest = buffers.suffix(len);
+        }
+    }
+    Ok(())
+}

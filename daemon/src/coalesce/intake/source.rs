@@ -1,0 +1,238 @@
+//! What one client has published: its records, copied out once, and the files they make.
+//!
+//! A record that makes no sense breaks the source: nothing more is taken from it, and its client is
+//! owed an error. Files of others are out of its reach: a file is called by a number that was
+//! granted to this client.
+
+use std::{collections::BTreeMap, ops::Range, rc::Rc, sync::Arc};
+
+use executor::Instant;
+use multifile::catalogue::Time;
+use rustix::io::Errno;
+use shm::{
+    bundle::{ALIGNMENT, stretches},
+    copy::copy_out,
+};
+use uring::Buffer;
+use wire::{CreateFlags, Record};
+
+use super::super::{file::Packed, volume::Volume};
+use crate::bundles::Entry;
+
+/// Bytes that one record may speak of, so that a file of records is bounded, too.
+const PIECES_MAX: usize = 4096;
+
+/// What is known of a file that a client makes.
+pub(super) struct Making {
+    pub(super) volume: Rc<Volume>,
+    pub(super) folder: u64,
+    pub(super) name: Vec<u8>,
+    pub(super) mode: u32,
+    pub(super) how: CreateFlags,
+    pub(super) time: Time,
+    /// When it was first seen.
+    pub(super) since: Instant,
+    /// Positions and lengths in the data log of what is not in the file yet.
+    pub(super) pieces: Vec<(u64, u64)>,
+    /// Bytes in the file, and those of the pieces.
+    pub(super) written: u64,
+    pub(super) len: u64,
+    pub(super) is_closed: bool,
+    /// Its client is owed the error that it has come to.
+    pub(super) is_told: bool,
+    pub(super) state: State,
+}
+
+/// How far a file has come.
+#[derive(Clone)]
+pub(super) enum State {
+    /// All that is known of it is here.
+    New,
+    /// It is open as any file.
+    Open(Rc<Packed>),
+    /// It could not be made, or not be written.
+    Failed(Errno),
+}
+
+/// One client's bundle.
+pub(super) struct Source {
+    pub(super) entry: Arc<Entry>,
+    /// Numbers that its client may give in a folder of a multifile.
+    granted: Vec<(Rc<Volume>, u64, Range<u64>)>,
+    index_read: u64,
+    data_read: u64,
+    data_tail: u64,
+    pub(super) files: BTreeMap<u64, Making>,
+    pub(super) is_broken: bool,
+    /// Its client is gone, and all that this had published was read.
+    pub(super) is_over: bool,
+}
+
+/// The client has published what no honest one can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Nonsense(pub(super) &'static str);
+
+impl Source {
+    pub(super) fn new(entry: Arc<Entry>) -> Self {
+        let (granted, files) = (Vec::new(), BTreeMap::new());
+        let (index_read, data_read, data_tail) = (0, 0, 0);
+        Self {
+            entry,
+            granted,
+            index_read,
+            data_read,
+            data_tail,
+            files,
+            is_broken: false,
+            is_over: false,
+        }
+    }
+
+    /// From now on its client may give these numbers.
+    pub(super) fn grant(&mut self, (volume, folder): (&Rc<Volume>, u64), numbers: Range<u64>) {
+        let is_other =
+            |(known, its, _): &(Rc<Volume>, u64, _)| *its != folder || !Rc::ptr_eq(known, volume);
+        self.granted.retain(is_other);
+        self.granted.push((Rc::clone(volume), folder, numbers));
+    }
+
+    /// Whether something is published that was not read.
+    pub(super) fn has_news(&self) -> bool {
+        !self.is_broken && self.entry.shared().head() != self.index_read
+    }
+
+    /// Whether the multifile has all that is published.
+    pub(super) fn is_idle(&self) -> bool {
+        let waits = |file: &Making| {
+            file.is_closed || !file.pieces.is_empty() || matches!(file.state, State::New)
+        };
+        !self.has_news() && !self.files.values().any(waits)
+    }
+
+    /// The first position of the data log that is still needed.
+    fn tail(&self) -> u64 {
+        let waiting = self.files.values().filter_map(|file| file.pieces.first());
+        waiting.map(|(at, _)| *at).min().unwrap_or(self.data_read)
+    }
+
+    /// Bytes of the data log that wait for files.
+    pub(super) fn waiting(&self) -> u64 {
+        self.data_read - self.tail()
+    }
+
+    /// Takes note of all that is published.
+    pub(super) fn read(&mut self, now: Instant) -> Result<(), Nonsense> {
+        // First: what is published until then is read now.
+        self.is_over = self.entry.is_over();
+        let (head, logs) = (self.entry.shared().head(), self.entry.logs);
+        let len = head.wrapping_sub(self.index_read);
+        if self.is_broken || len == 0 {
+            return Ok(());
+        }
+        if len > logs.index_len {
+            return Err(Nonsense("more records than its index log has room for"));
+        }
+        let mut copy = vec![0; usize::try_from(len).unwrap_or(0)];
+        let (mut rest, arena) = (&mut copy[..], self.entry.segment.arena());
+        for (at, len) in stretches((logs.index_at, logs.index_len), self.index_read, len) {
+            let (at, len) = (usize::try_from(at).unwrap_or(0), usize::try_from(len).unwrap_or(0));
+            let from = arena.get(at..at + len).unwrap_or_default();
+            let copied = copy_out(rest, from);
+            rest = rest.get_mut(copied..).unwrap_or_default();
+        }
+        let mut rest = &copy[..];
+        while !rest.is_empty() {
+            let (record, len) = Record::decode(rest).map_err(|_| Nonsense("no record"))?;
+            self.take(record, now)?;
+            rest = rest.get(len..).unwrap_or_default();
+        }
+        self.index_read = head;
+        Ok(())
+    }
+
+    fn take(&mut self, record: Record<'_>, now: Instant) -> Result<(), Nonsense> {
+        match record {
+            Record::Create { inode, folder, mode, how, time, name } => {
+                let is_granted = |(_, its, numbers): &&(Rc<Volume>, u64, Range<u64>)| {
+                    *its == folder && numbers.contains(&inode)
+                };
+                let granted = self.granted.iter().find(is_granted);
+                let (volume, ..) = granted.ok_or(Nonsense("a number that it was not granted"))?;
+                let is_new = volume.tree.borrow().node(inode).is_none();
+                if !is_new || self.files.contains_key(&inode) {
+                    return Err(Nonsense("a number twice"));
+                }
+                let (volume, name) = (Rc::clone(volume), name.to_vec());
+                let (time, pieces) = ((time.0, time.1.min(999_999_999)), Vec::new());
+                let (written, len, state) = (0, 0, State::New);
+                let (is_closed, is_told) = (false, false);
+                let since = now;
+                let file = Making {
+                    volume,
+                    folder,
+                    name,
+                    mode,
+                    how,
+                    time,
+                    since,
+                    pieces,
+                    written,
+                    len,
+                    is_closed,
+                    is_told,
+                    state,
+                };
+                self.files.insert(inode, file);
+            }
+            Record::Data { inode, len } => {
+                let len = u64::from(len);
+                let file = self.files.get_mut(&inode).filter(|file| !file.is_closed);
+                let file = file.ok_or(Nonsense("bytes of no file"))?;
+                if file.len == 0 {
+                    let aligned = self.data_read.checked_next_multiple_of(ALIGNMENT);
+                    self.data_read = aligned.ok_or(Nonsense("too many bytes"))?;
+                }
+                let at = self.data_read;
+                self.data_read = at.checked_add(len).ok_or(Nonsense("too many bytes"))?;
+                if self.data_read - self.data_tail > self.entry.logs.data_len {
+                    return Err(Nonsense("more bytes than its data log has room for"));
+                }
+                file.len += len;
+                let count = file.pieces.len();
+                match file.pieces.last_mut() {
+                    Some((last_at, last_len)) if *last_at + *last_len == at => *last_len += len,
+                    _ if count >= PIECES_MAX => {
+                        return Err(Nonsense("too many pieces of a file"));
+                    }
+                    _ => file.pieces.push((at, len)),
+                }
+            }
+            Record::Close { inode } => {
+                let file = self.files.get_mut(&inode).filter(|file| !file.is_closed);
+                file.ok_or(Nonsense("the end of no file"))?.is_closed = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stretches of the data log as buffers.
+    pub(super) fn buffers(&self, pieces: &[(u64, u64)]) -> Option<Vec<Buffer>> {
+        let ring = (self.entry.logs.data_at, self.entry.logs.data_len);
+        let stretches = pieces.iter().flat_map(|(at, len)| stretches(ring, *at, *len));
+        let stretches = stretches.filter(|(_, len)| *len > 0);
+        stretches.map(|(at, len)| self.entry.segment.buffer(at, len)).collect()
+    }
+
+    /// Gives the client back what is not needed any more.
+    pub(super) fn release(&mut self) {
+        self.data_tail = self.data_tail.max(self.tail());
+        self.entry.shared().release(self.index_read, self.data_tail);
+    }
+
+    /// Nothing more is taken from it.
+    pub(super) fn break_off(&mut self) {
+        self.is_broken = true;
+        self.files.clear();
+        self.entry.shared().owe(Errno::IO.raw_os_error().unsigned_abs());
+    }
+}
