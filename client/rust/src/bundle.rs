@@ -304,7 +304,8 @@ impl Locked {
         let len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         let position = self.entry.position.load(Ordering::Relaxed);
         let from = if self.access.append { bundled.len } else { at.unwrap_or(position) };
-        let is_odd = self.access.append && at.is_some() || from != bundled.len;
+        let is_limited = self.client.is_limited.load(Ordering::Relaxed);
+        let is_odd = is_limited || self.access.append && at.is_some() || from != bundled.len;
         if is_odd || len > LEN_MAX - bundled.len {
             return self.promote().err().map(Err);
         }

@@ -151,6 +151,7 @@ impl Client {
         if file.generation != id.generation {
             return self.kernel_read(fd, buffers, at);
         }
+        file.promote()?;
         if !entry.is_staged.load(Ordering::Acquire) {
             let read = file.read_beside_pipe(buffers, at);
             return read.unwrap_or_else(|| self.kernel_read(fd, buffers, at));

@@ -1,5 +1,6 @@
 //! Folders whose files are kept in a multifile, by the daemon of a job and by a server.
 
+mod bundles;
 mod edges;
 mod read_only;
 mod told;

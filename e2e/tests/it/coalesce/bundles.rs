@@ -1,0 +1,164 @@
+//! Small files that programs make without a request.
+
+use std::time::Instant;
+
+use rustix::{
+    process::{Pid, kill_process},
+    time::{ClockId, clock_gettime},
+};
+
+use super::*;
+
+/// What may be missing of what was closed before everything was killed, on a machine that has other
+/// work: 10 ms, and for as long as a daemon may have waited for its core.
+const LOSS_MAX: Duration = Duration::from_millis(200);
+const COUNT: usize = 2_000;
+/// Kills of a kind.
+const ROUNDS: usize = 10;
+
+#[test]
+fn small_files_need_a_request_in_a_hundred() {
+    let folder = Folder::new();
+    let flag = format!("{}={}", local(&folder).display(), kept(&folder).display());
+    let said = folder.join("stats");
+    let said_flag = said.to_str().expect("UTF-8");
+    let mut command = kakehi_run(&folder, &["--coalesce", &flag, "--stats", said_flag]);
+    command.arg(program("bundled")).arg("make").arg(local(&folder)).args(["0", "2000"]);
+    succeed(&mut command, LONG);
+    let stats = &stats(&said)[0];
+    assert_eq!((&stats["files"], &stats["drain_errors"]), (&2000.into(), &0.into()));
+    let requests = stats["requests"].as_object().expect("by kind");
+    let count: u64 = requests.values().filter_map(Value::as_u64).sum();
+    assert!(requests["lease"] == 1 && count <= COUNT as u64 / 100 + 20, "{requests:?}");
+    assert_eq!(missing(&folder, COUNT), Vec::<usize>::new());
+    is_closed(&kept(&folder));
+}
+
+/// Two system calls a file: its number comes, and goes.
+#[test]
+fn small_files_need_two_system_calls_of_their_program() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("system calls of small files", "strace is missing");
+    }
+    let folder = Folder::new();
+    let mut command = coalescing(&folder);
+    // Of the program alone, without what it says of each file.
+    command.args(["strace", "-f", "-c", "-o"]).arg(folder.join("counts"));
+    command.arg(program("bundled")).arg("make").arg(local(&folder)).args(["0", "2000"]);
+    succeed(&mut command, LONG);
+    let counts = fs::read_to_string(folder.join("counts")).expect("counted");
+    let total = counts.lines().find_map(|line| line.trim_end().strip_suffix("total"));
+    let total = total.and_then(|line| line.split_whitespace().nth(3)?.parse::<usize>().ok());
+    let total = total.expect("a sum");
+    assert!(total < 3 * COUNT + 700, "{total} calls:\n{counts}");
+}
+
+/// The program is killed: all that it has closed is there.
+#[test]
+fn small_files_outlive_their_program() {
+    let folder = Folder::new();
+    let mut rng = random("a killed program that makes small files");
+    let mut first = 0;
+    for _ in 0..ROUNDS {
+        let (mut running, log) = making(&folder, first);
+        pause(Duration::from_millis(rng.u64(1..60)));
+        for (pid, _) in programs(&folder) {
+            kill_process(pid, Signal::KILL).ok(); // It may be gone.
+        }
+        running.wait(LONG);
+        let closed = closed(&log);
+        let gone = missing(&folder, first + closed.len());
+        assert!(gone.is_empty(), "{gone:?} of {}", closed.len());
+        // One that was not closed may be there, too.
+        first += closed.len() + 1;
+        make_one(&folder, first - 1);
+    }
+    is_closed(&kept(&folder));
+}
+
+/// Everything is killed at once: what was closed 10 ms before is there, and what is there is whole.
+#[test]
+fn small_files_are_whole_whatever_is_killed() {
+    let folder = Folder::new();
+    let mut rng = random("a killed job that makes small files");
+    for round in 0..ROUNDS {
+        fs::remove_dir_all(local(&folder)).ok();
+        for entry in fs::read_dir(folder.path()).expect("there").flatten() {
+            if entry.file_name().to_string_lossy().starts_with("kept.sion") {
+                fs::remove_file(entry.path()).expect("its own");
+            }
+        }
+        let (mut running, log) = making(&folder, 0);
+        pause(Duration::from_millis(rng.u64(1..60)));
+        let before = now();
+        if round % 2 == 0 {
+            kill_all(&folder);
+            drop(running);
+        } else {
+            // The daemon alone: its program is told, and so is who waits for the command.
+            let all = processes_of(folder.path());
+            let daemon = all.iter().find(|(_, arguments)| arguments.contains(" serve "));
+            let (daemon, _) = daemon.expect("a daemon");
+            let daemon = Pid::from_raw(*daemon).expect("a process");
+            kill_process(daemon, Signal::KILL).expect("it runs");
+            assert!(!running.wait(LONG).success());
+        }
+        let closed = closed(&log);
+        let old = closed.iter().filter(|time| **time + LOSS_MAX < before).count();
+        let gone = missing(&folder, closed.len());
+        assert!(gone.iter().all(|number| *number >= old), "{gone:?}, {old} of {}", closed.len());
+    }
+}
+
+/// A run that makes files from this one on, and where it says which.
+fn making(folder: &Folder, first: usize) -> (Running, PathBuf) {
+    let log = folder.join(&format!("log.{first}"));
+    let mut command = coalescing(folder);
+    command.arg(program("bundled")).arg("make").arg(local(folder));
+    command.args([first.to_string(), "1000000".to_owned()]);
+    command.stdin(Stdio::null()).stdout(fs::File::create(&log).expect("log"));
+    let running = Running::start(&mut command);
+    let began = Instant::now();
+    assert!(wait_for(LONG, || !closed(&log).is_empty()), "{:?}", began.elapsed());
+    (running, log)
+}
+
+fn make_one(folder: &Folder, number: usize) {
+    let mut command = coalescing(folder);
+    let path = local(folder).join(format!("f.{number:06}"));
+    command.args(["rm", "-f"]).arg(path);
+    succeed(&mut command, LONG);
+    let mut command = coalescing(folder);
+    command.arg(program("bundled")).arg("make").arg(local(folder));
+    succeed(command.args([number.to_string(), "1".to_owned()]), LONG);
+}
+
+/// When each file was closed.
+fn closed(log: &Path) -> Vec<Duration> {
+    let text = fs::read_to_string(log).expect("log");
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.filter_map(|(_, time)| Some(Duration::from_nanos(time.parse().ok()?))).collect()
+}
+
+/// Which of so many files are not there; the others are whole.
+#[track_caller]
+fn missing(folder: &Folder, count: usize) -> Vec<usize> {
+    let mut command = coalescing(folder);
+    command.arg(program("bundled")).arg("check").arg(local(folder)).arg(count.to_string());
+    let found = succeed(&mut command, LONG);
+    found.lines().map(|line| line.parse().expect("a number")).collect()
+}
+
+/// The programs of a job that make files.
+fn programs(folder: &Folder) -> Vec<(Pid, String)> {
+    let all = processes_of(folder.path()).into_iter();
+    let makes = |arguments: &String| arguments.contains("bundled") && !arguments.contains(" run ");
+    all.filter(|(_, arguments)| makes(arguments))
+        .filter_map(|(pid, arguments)| Some((Pid::from_raw(pid)?, arguments)))
+        .collect()
+}
+
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
