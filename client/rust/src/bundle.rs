@@ -317,7 +317,7 @@ impl Locked {
             return self.promote().err().map(Err);
         };
         let record = Record::Data { inode: self.inode, len: u32::try_from(len).ok()? };
-        let room = (record.len(), len);
+        let room = (record.encoded_len(), len);
         let pushed = bundle.owed(connection).map_or(Ok(()), Err).and_then(|()| {
             bundle.make_room(self.client, (connection, bundled.lease), room)?;
             bundle.push_data(connection, data, bundled.len == 0).ok_or(Errno::IO)?;
@@ -358,7 +358,7 @@ impl Locked {
         };
         self.bundled = None;
         let record = Record::Close { inode: self.inode };
-        let room = (record.len(), 0);
+        let room = (record.encoded_len(), 0);
         let pushed = bundle
             .make_room(self.client, (connection, bundled.lease), room)
             .and_then(|()| bundle.push(connection, &record).ok_or(Errno::IO));

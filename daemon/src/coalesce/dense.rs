@@ -1,4 +1,4 @@
-//! Small files that were made, written, and closed before anybody asked for them: taken in together.
+//! Small files that were made, written, and closed before anybody asked for them.
 
 use std::{io, rc::Rc};
 

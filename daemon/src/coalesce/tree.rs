@@ -4,12 +4,12 @@
 //! not. Paths start at the root; links are followed inside it, and lead nowhere else.
 
 mod attributes;
+mod claimed;
 
 use std::{collections::HashSet, ffi::CStr};
 
 use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{fs::RenameFlags, io::Errno};
-use shm::NameHash;
 use wire::NameKind;
 
 /// Links that a name may lead through, as in the kernel.
@@ -123,41 +123,6 @@ impl Tree {
         let changes = [Change::Node(inode, node), Change::Name(at.folder, at.name.clone(), inode)];
         let mut applied = changes.into_iter().map(|change| self.catalogue.apply(change));
         applied.all(|applied| applied.is_some()).then_some(inode).ok_or(Errno::INVAL)
-    }
-
-    /// Numbers that nobody but the caller gives to inodes: so many from the one returned on.
-    pub(super) fn reserve(&mut self, count: u64) -> u64 {
-        self.catalogue.reserve(count)
-    }
-
-    /// A name in a folder, in which the caller may make files, and what has it.
-    pub(super) fn find_in(&self, folder: u64, name: &[u8]) -> Result<Found, Errno> {
-        let names = self.catalogue.names(folder).ok_or(Errno::NOENT)?;
-        if !is_name(name) || self.covered.contains(&folder) {
-            return Err(Errno::XDEV);
-        }
-        self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
-        Ok(Found { folder, name: name.to_vec(), inode: names.get(name).copied() })
-    }
-
-    /// What the names in a folder are hashed with: those of other multifiles are others.
-    pub(super) fn key_of(&self, folder: u64) -> u64 {
-        self.number().rotate_left(32) ^ folder
-    }
-
-    /// The hash of a name.
-    pub(super) fn hash(&self, at: &Found) -> NameHash {
-        NameHash::new(self.key_of(at.folder), &at.name)
-    }
-
-    /// Whether something has that name now.
-    pub(super) fn has(&self, at: &Found) -> bool {
-        self.catalogue.names(at.folder).is_some_and(|names| names.contains_key(&at.name))
-    }
-
-    /// All names in a folder, whoever may know them.
-    pub(super) fn names_of(&self, folder: u64) -> impl Iterator<Item = &[u8]> {
-        self.catalogue.names(folder).into_iter().flatten().map(|(name, _)| &name[..])
     }
 
     pub(super) fn number(&self) -> u64 {

@@ -60,9 +60,9 @@ impl<'a> Record<'a> {
     /// The most bytes that a record has.
     pub const LEN_MAX: usize = 5 * WORD_LEN + (NAME_LEN_MAX + 1).next_multiple_of(WORD_LEN);
 
-    /// Bytes of the record.
+    /// Bytes of the record in a log.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub const fn encoded_len(&self) -> usize {
         match self {
             Self::Create { name, .. } => 5 * WORD_LEN + name.len().next_multiple_of(WORD_LEN),
             _ => 2 * WORD_LEN,
@@ -73,8 +73,8 @@ impl<'a> Record<'a> {
     /// or there is no room.
     #[must_use]
     pub fn encode<'b>(&self, bytes: &'b mut [u8]) -> Option<&'b [u8]> {
-        let bytes = bytes.get_mut(..self.len())?;
-        let words = u64::try_from(self.len() / WORD_LEN).ok()? << 8;
+        let bytes = bytes.get_mut(..self.encoded_len())?;
+        let words = u64::try_from(self.encoded_len() / WORD_LEN).ok()? << 8;
         let (head, inode, rest) = match *self {
             Self::Create { inode, folder, mode, how, time, name } => {
                 let len = u64::try_from(name.len()).ok().filter(|_| name.len() <= NAME_LEN_MAX)?;
@@ -122,7 +122,7 @@ impl<'a> Record<'a> {
             CLOSE => Self::Close { inode },
             other => return Err(Invalid::Kind(other)),
         };
-        if record.len() != len || bytes.len() < len {
+        if record.encoded_len() != len || bytes.len() < len {
             return Err(Invalid::Kind(kind));
         }
         Ok((record, len))

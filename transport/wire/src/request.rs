@@ -260,9 +260,9 @@ pub enum Request {
         /// Length of the path.
         path_len: u32,
     },
-    /// Has the client make files in a folder by its bundle: puts the folder's status into the lane's
-    /// buffer, and behind it the first of the inode numbers that it may give, their count, and the
-    /// epoch of folders for which this holds.
+    /// Has the client make files in a folder by its bundle: puts the folder's status into the
+    /// lane's buffer, and behind it the first of the inode numbers that it may give, their count,
+    /// the epoch of folders for which this holds, and the key that names are hashed with.
     Lease {
         /// Length of the path.
         path_len: u32,

@@ -43,6 +43,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::Adopt { file: 35, device: 36, inode: 37 },
         Request::Allocate { file: 38, mode: 3, at: 39, len: 1 << 40 },
         Request::SyncFolder { path_len: 40 },
+        Request::Lease { path_len: 12, session: 5 },
     ]
 }
 

@@ -1,0 +1,44 @@
+//! Names as clients claim them, and what the files are made with that they make.
+
+use multifile::catalogue::is_name;
+use rustix::io::Errno;
+use shm::NameHash;
+
+use super::{Found, Tree, Wish};
+
+impl Tree {
+    /// Numbers that nobody but the caller gives to inodes: so many from the one returned on.
+    pub(in crate::coalesce) fn reserve(&mut self, count: u64) -> u64 {
+        self.catalogue.reserve(count)
+    }
+
+    /// A name in a folder, in which the caller may make files, and what has it.
+    pub(in crate::coalesce) fn find_in(&self, folder: u64, name: &[u8]) -> Result<Found, Errno> {
+        let names = self.catalogue.names(folder).ok_or(Errno::NOENT)?;
+        if !is_name(name) || self.covered.contains(&folder) {
+            return Err(Errno::XDEV);
+        }
+        self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
+        Ok(Found { folder, name: name.to_vec(), inode: names.get(name).copied() })
+    }
+
+    /// What the names in a folder are hashed with: those of other multifiles are others.
+    pub(in crate::coalesce) fn key_of(&self, folder: u64) -> u64 {
+        self.number().rotate_left(32) ^ folder
+    }
+
+    /// The hash of a name.
+    pub(in crate::coalesce) fn hash(&self, at: &Found) -> NameHash {
+        NameHash::new(self.key_of(at.folder), &at.name)
+    }
+
+    /// Whether something has that name now.
+    pub(in crate::coalesce) fn has(&self, at: &Found) -> bool {
+        self.catalogue.names(at.folder).is_some_and(|names| names.contains_key(&at.name))
+    }
+
+    /// All names in a folder, whoever may know them.
+    pub(in crate::coalesce) fn names_of(&self, folder: u64) -> impl Iterator<Item = &[u8]> {
+        self.catalogue.names(folder).into_iter().flatten().map(|(name, _)| &name[..])
+    }
+}
