@@ -1,8 +1,8 @@
 //! The process's umask, for what the daemon makes in its stead.
 //!
-//! The kernel tells it in `/proc`, once: from then on it is what the program's calls say. Where that
-//! cannot be read, the umask has to be set to be known: by one thread at a time, or the second would
-//! find what the first has set, and leave it so.
+//! The kernel tells it in `/proc`, once: from then on it is what the program's calls say. Where
+//! that cannot be read, the umask has to be set to be known: by one thread at a time, or the second
+//! would find what the first has set, and leave it so.
 
 use core::{str, sync::atomic::Ordering};
 
