@@ -18,9 +18,7 @@ use shm::{
 };
 use wire::Reason;
 
-use crate::{
-    bundle::Bundled, connection::Connection, read::NEVER, table::FileId, window::Window,
-};
+use crate::{bundle::Bundled, connection::Connection, read::NEVER, table::FileId, window::Window};
 
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;

@@ -1,12 +1,11 @@
 //! Small files that were made, written, and closed before anybody asked for them.
 
-use std::{io, rc::Rc};
+use std::io;
 
 use multifile::catalogue::{Change, Time};
-use uring::{Buffer, Buffers};
+use uring::Buffer;
 
 use super::{
-    stream::Stream,
     tree::{Found, REGULAR, Tree},
     volume::{Changing, Volume},
 };
@@ -38,41 +37,22 @@ impl Volume {
         changing: &Changing<'_>,
         files: &[Small],
     ) -> io::Result<()> {
+        let is_empty = |file: &&Small| file.data.is_empty();
+        let data: Vec<&[Buffer]> =
+            files.iter().filter(|file| !is_empty(file)).map(|file| &file.data[..]).collect();
         let mut tasks = Vec::new();
         let taken = async {
-            for file in files {
-                let task = if file.data.is_empty() { None } else { Some(self.free_task().await?) };
-                tasks.push(task);
-                if let Some(task) = task {
-                    let stream = self.stream(task)?;
-                    self.fill(&stream, &file.data).await?;
-                }
-            }
-            self.change_in(changing, |tree| Ok(((), changes(tree, files, &tasks)?))).await
+            self.keep(&data, &mut tasks).await?;
+            let mut given = tasks.iter().copied();
+            let next = |file: &Small| if file.data.is_empty() { None } else { given.next() };
+            let of_files: Vec<Option<u64>> = files.iter().map(next).collect();
+            self.change_in(changing, |tree| Ok(((), changes(tree, files, &of_files)?))).await
         };
         let taken = taken.await;
         if taken.is_err() {
-            self.users.set_left(tasks.into_iter().flatten());
+            self.users.set_left(tasks);
         }
         taken
-    }
-
-    /// Writes all of an empty stream.
-    async fn fill(&self, stream: &Rc<Stream>, data: &[Buffer]) -> io::Result<()> {
-        let mut at = 0;
-        for piece in data {
-            let mut rest = Buffers::from(piece.clone());
-            loop {
-                let len = stream.write(self.machine(), at, &rest).await?;
-                at += len as u64;
-                match rest.suffix(len) {
-                    _ if len == 0 => return Err(Errno::NOSPC.into()),
-                    Some(behind) => rest = behind,
-                    None => break,
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -186,7 +186,12 @@ impl Bundle {
     ) -> Option<()> {
         let logs = self.logs?;
         if is_first {
-            self.data_head = self.data_head.next_multiple_of(ALIGNMENT);
+            // Zeros, since files that are neighbours are written as they lie.
+            let aligned = self.data_head.next_multiple_of(ALIGNMENT);
+            let zeros = [0; ALIGNMENT as usize];
+            let padding = zeros.get(..usize::try_from(aligned - self.data_head).ok()?)?;
+            put(connection, (logs.data_at, logs.data_len), self.data_head, padding)?;
+            self.data_head = aligned;
         }
         for piece in data {
             put(connection, (logs.data_at, logs.data_len), self.data_head, piece)?;
