@@ -3,7 +3,7 @@
 //! | file | read | write | sync | fetch |
 //! |---|---|---|---|---|
 //! | tmpfs | inline | inline | inline | inline |
-//! | O_DIRECT | ring | ring | ring | ring |
+//! | O_DIRECT, local | ring | ring | ring | ring |
 //! | local, cached | inline if cached, else ring | inline while fast, else threads | ring | ring |
 //! | any other | threads | threads | threads | threads |
 //!
