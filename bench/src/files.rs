@@ -43,7 +43,7 @@ impl Places {
 }
 
 impl Place {
-    /// What other processes open the file by.
+    /// Path by which other processes open the file.
     pub(crate) fn file(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd()).into()
     }

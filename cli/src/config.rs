@@ -151,7 +151,7 @@ impl Config {
         rows.filter_map(|row| Some((row, row.value.clone()?)))
     }
 
-    /// What the daemon logs: what is set, else what the flags of this command ask for.
+    /// Level of the log: that of the setting, else that of the flags of this command.
     pub(crate) fn level(&self) -> Level {
         let is_set = |row: &Row| row.name == "log" && row.origin != Origin::Default;
         match voice().volume {

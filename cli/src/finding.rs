@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// What one probe found.
+/// Result of one probe.
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) name: &'static str,

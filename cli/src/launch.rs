@@ -26,7 +26,7 @@ use daemon::{
 
 /// Letters of the program's command line that the daemon is told.
 const COMMAND_LEN_MAX: usize = 400;
-/// What lets the program run all the same.
+/// The way to run the program all the same.
 const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
 /// Adds the alternative when there is no daemon: none where files would not be where they were

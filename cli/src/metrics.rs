@@ -23,7 +23,7 @@ use crate::{
     status::{ask, drained, number, total},
 };
 
-/// What a metric is: its name without prefix and suffix, whether it only grows, what it says.
+/// A metric: its name without prefix and suffix, if it only grows, its text, its value.
 type Metric = (&'static str, bool, &'static str, fn(&Value) -> u64);
 
 /// Every metric of one value.

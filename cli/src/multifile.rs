@@ -180,8 +180,8 @@ fn in_use(path: &Path, file: &File, is_exclusive: bool) -> Option<Failure> {
         "in use by a daemon or server".to_owned()
     };
     let advice = if is_coalesced(path) {
-        "to read its files now, join the job that has it: 'kakehi jobs' lists them, 'KAKEHI_JOB=NAME \
-         kakehi run --coalesce …' with the same folder joins; or wait until that has ended"
+        "to read its files now, join the job that has it: 'kakehi jobs' lists them, \
+         'KAKEHI_JOB=NAME kakehi run --coalesce …' with the same folder joins; or wait until that has ended"
     } else {
         "wait until that has ended"
     };

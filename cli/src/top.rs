@@ -102,7 +102,7 @@ fn no_terminal(why: &dyn std::fmt::Display) -> Failure {
     Failure::new(Code::Failure, "the terminal", why, advice)
 }
 
-/// What the user wants by a key.
+/// Command of a key.
 enum Key {
     End,
     Up,

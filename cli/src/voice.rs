@@ -106,7 +106,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// What is written to this stream goes there.
+    /// Style of text for this stream.
     pub(crate) fn of(stream: &(impl AsFd + IsTerminal)) -> Self {
         if !stream.is_terminal() {
             return Self { columns: None, has_colour: false };

@@ -48,7 +48,7 @@ pub struct Config {
     pub serving: Option<Serving>,
     /// The program that the daemon was started for, to be told to who asks.
     pub command: Option<String>,
-    /// What the user knows of this by name, to be told to who asks.
+    /// The user's settings by name, for answers to questions.
     pub settings: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a file has grown by, for those who look how much of an append is there.
+//! Growth of a file, for processes that examine how much of an append is there.
 
 use std::{io, ops::Range};
 

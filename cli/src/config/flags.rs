@@ -15,11 +15,11 @@ pub(crate) struct Flags {
     socket: Option<String>,
     #[arg(skip)]
     job: Option<String>,
-    /// What to do with the files GLOB matches: pass, hybrid (default), or delegate. The first
-    /// match wins; `**` crosses folders, a relative GLOB starts at the current folder.
+    /// Policy of the files GLOB matches: pass, hybrid (default), or delegate. The first match wins;
+    /// `**` crosses folders, a relative GLOB starts at the current folder.
     #[arg(long = "rule", value_name = "GLOB=POLICY", value_parser = utf8())]
     rules: Vec<String>,
-    /// What an idle daemon core does: poll-idle (default), park, spin, or interrupt.
+    /// Idle policy of a daemon core: poll-idle (default), park, spin, or interrupt.
     #[arg(long, value_name = "POLICY", value_parser = OneOf(Idle::WORDS))]
     #[arg(hide_possible_values = true)]
     idle: Option<String>,

@@ -139,7 +139,7 @@ impl Job {
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) job: Job,
-    /// What the daemon says; null if it has ended since.
+    /// Answer of the daemon; null if it has ended since.
     pub(crate) status: Value,
 }
 

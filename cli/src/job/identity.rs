@@ -1,4 +1,4 @@
-//! What a job is called: by its user, its scheduler, or its launcher.
+//! Name of a job: by its user, its scheduler, or its launcher.
 
 use std::{fs, os::unix::fs::MetadataExt as _, os::unix::process::parent_id};
 
@@ -45,12 +45,12 @@ impl Scheduler {
     }
 }
 
-/// What the user calls the job.
+/// Returns the user's name for the job.
 pub(super) fn own_name(config: &Config) -> Result<Option<String>, Failure> {
     config.job.as_deref().map(|name| checked("KAKEHI_JOB", name)).transpose()
 }
 
-/// What the user, the scheduler, or the launcher calls the job.
+/// Returns the name that the user, the scheduler, or the launcher gave the job.
 pub(super) fn given_name(
     config: &Config,
     environment: &Environment,

@@ -1,4 +1,4 @@
-//! What a manual page has beyond the help: examples, variables, files, and where to read on; and
+//! Sections of a manual page beyond the help: examples, variables, files, and further reading; and
 //! the page of the settings.
 
 use std::fmt::Write as _;

@@ -462,8 +462,7 @@ fn sparse(folder: &TempDir, name: &str) {
     fs::write(folder.path().join("small"), vec![1; 4 << 20]).expect("a file");
 }
 
-/// Starts a join that would take hours, sends it `signal` when output has begun, and returns its
-/// exit code and what is in the folder then.
+/// Starts a join of hours, sends `signal` when output has begun, returns exit code and folder.
 fn stopped(signal: &str) -> (Option<i32>, Vec<String>) {
     let folder = tempdir().expect("a folder");
     sparse(&folder, "big");

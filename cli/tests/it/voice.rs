@@ -1,5 +1,5 @@
-//! How commands speak: quietly or not, as JSON, folded and coloured on a terminal, and with what may
-//! have been meant.
+//! How commands speak: quietly or not, as JSON, folded and coloured on a terminal, and with what
+//! may have been meant.
 
 use std::{fs, path::Path, process::Command};
 
@@ -8,7 +8,7 @@ use tempfile::tempdir;
 
 use crate::{fails, kakehi, output};
 
-/// What `arguments` show on a terminal of so many columns.
+/// Returns the output of `arguments` on a terminal of so many columns.
 fn shown(folder: &Path, arguments: &str, columns: u16, variables: &[(&str, &str)]) -> String {
     let line = format!("stty cols {columns}; exec \"$KAKEHI\" {arguments}");
     let mut terminal = Command::new("script");

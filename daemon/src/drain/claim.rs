@@ -147,7 +147,7 @@ impl<S: Storage> Drop for LogClaim<'_, S> {
     }
 }
 
-/// What a client's own write has come to.
+/// Result of a client's own write.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
     /// Bytes at the tail that are in the file, or given up.

@@ -55,7 +55,7 @@ enum Way {
     Kept,
 }
 
-/// Who gets a signal.
+/// Receiver of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Client,

@@ -109,7 +109,7 @@ impl Writer {
         Self { running, kind, path, record_len, log }
     }
 
-    /// What the writer has said.
+    /// Returns the writer's output.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.log.path.with_extension("err")).unwrap_or_default()
     }

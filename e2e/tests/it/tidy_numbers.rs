@@ -14,7 +14,7 @@ use crate::tidy::{root, visit};
 /// Lines of the longest function of 99 in 100.
 const FUNCTION_P99_MAX: usize = 45;
 /// Parameters that are tuples.
-const TUPLES_MAX: usize = 120;
+const TUPLES_MAX: usize = 125;
 /// Doc comments that begin with What, Who, Whoever, Whose, or Whether.
 const RIDDLES_MAX: usize = 20;
 /// Words of all Markdown that have a letter.
@@ -25,10 +25,10 @@ const ASSERTED_MIN: [(&str, usize); 4] =
 /// Modules of a crate that are in cycles with others. Crates that are not listed have none.
 const CYCLES_MAX: [(&str, usize); 11] = [
     ("bench", 2),
-    ("cli", 8),
+    ("cli", 12),
     ("client/preload", 20),
     ("client/rust", 25),
-    ("daemon", 25),
+    ("daemon", 26),
     ("multifile/capi", 9),
     ("multifile/rust", 7),
     ("runtime/executor", 5),

@@ -409,7 +409,7 @@ fn append_beside_foreign_ones_is_counted_by_whole_records_or_in_doubt() {
     }
 }
 
-/// What a client asks of a server that was started anew, for whatever flags its programs gave.
+/// The request to reopen must not depend on the flags its programs gave.
 #[test]
 fn open_file_is_opened_again() {
     for more in [
