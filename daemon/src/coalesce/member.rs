@@ -57,7 +57,7 @@ impl Member {
     }
 
     /// The same of which nothing may be on the disk.
-    pub(super) fn is_new(self) -> Self {
+    pub(super) fn fresh(self) -> Self {
         Self { is_durable: Cell::new(false), ..self }
     }
 

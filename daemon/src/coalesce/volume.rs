@@ -179,7 +179,7 @@ impl Volume {
             let is_packed = file > 0 && rows <= 1 && places.iter().all(is_short);
             let unplaced = growing.task_count(file) - growing.placed_count(file);
             let member = if is_packed { member.packed(unplaced.into()) } else { member };
-            let member = Rc::new(if is_new { member.is_new() } else { member });
+            let member = Rc::new(if is_new { member.fresh() } else { member });
             members.push(Rc::clone(&member));
             for ((place, key), len) in places {
                 let is_short = place.chunk_len < self.shape.chunk_len && len <= place.chunk_len;

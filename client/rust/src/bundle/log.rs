@@ -32,6 +32,9 @@ const YIELDS: u32 = 20;
 const SLEEPS: u32 = 1000;
 const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 
+/// As many as there may be before the first byte of a file.
+static ZEROS: [u8; 15] = [0; 15];
+
 /// The bundle of a connection.
 #[derive(Debug)]
 pub(crate) struct Bundle {
@@ -188,8 +191,7 @@ impl Bundle {
         if is_first {
             // Zeros, since files that are neighbours are written as they lie.
             let aligned = self.data_head.next_multiple_of(ALIGNMENT);
-            let zeros = [0; ALIGNMENT as usize];
-            let padding = zeros.get(..usize::try_from(aligned - self.data_head).ok()?)?;
+            let padding = ZEROS.get(..usize::try_from(aligned - self.data_head).ok()?)?;
             put(connection, (logs.data_at, logs.data_len), self.data_head, padding)?;
             self.data_head = aligned;
         }
