@@ -43,12 +43,12 @@ impl Entry {
         &self.segment.shared().bundle
     }
 
-    /// Whether the client is gone: what it has published is all there will be.
+    /// True if the client is gone: what it has published is all there will be.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Whether this is the session's of that number.
+    /// True if it belongs to the session of that number.
     pub(crate) fn is_of(&self, session: u32) -> bool {
         self.session == session && !self.is_over()
     }
@@ -99,7 +99,7 @@ impl Bundles {
         self.announce();
     }
 
-    /// What a bundle had is taken in, and it is over.
+    /// Forgets a bundle that is over and taken in.
     pub(crate) fn remove(&self, entry: &Arc<Entry>) {
         lock(&self.entries).retain(|other| !Arc::ptr_eq(other, entry));
     }

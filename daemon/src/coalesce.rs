@@ -83,7 +83,7 @@ pub(crate) struct Coalesced {
     machine: Machine,
     /// By the path of the folder, as `/a/b`; one that is in another comes before that.
     volumes: Rc<[(Vec<u8>, Rc<Volume>)]>,
-    /// What clients on this node have made without asking.
+    /// Files that clients on this node make by their bundles.
     intake: Option<Rc<Intake>>,
 }
 

@@ -56,7 +56,7 @@ impl Volume {
     }
 }
 
-/// What makes the files, their bytes in these tasks.
+/// Changes that make the files, with their bytes in these tasks.
 fn changes(tree: &Tree, files: &[Small], tasks: &[Option<u64>]) -> Result<Vec<Change>, Errno> {
     let (mut changes, mut folders) = (Vec::new(), Vec::new());
     for (file, task) in files.iter().zip(tasks) {

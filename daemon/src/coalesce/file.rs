@@ -307,7 +307,7 @@ impl Packed {
     }
 }
 
-/// Whether a file that is opened so can be written, and whether at its end alone.
+/// Two flags of an open file: it can be written, and only at its end.
 fn access(flags: OFlags) -> (bool, bool) {
     (flags & OFlags::RWMODE != OFlags::RDONLY, flags.contains(OFlags::APPEND))
 }

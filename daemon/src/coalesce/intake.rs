@@ -473,7 +473,7 @@ impl Batch {
 }
 
 impl Making {
-    /// Whether all of it is there, and none of it in the multifile.
+    /// True if all of it is published, and none of it is in the multifile.
     fn is_whole(&self) -> bool {
         self.is_closed && matches!(self.state, State::New)
     }

@@ -24,6 +24,7 @@ use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, fence};
 
 /// The first byte of each file lies at a multiple of it in the data log.
 pub const ALIGNMENT: u64 = 16;
+const _: () = assert!(ALIGNMENT.is_power_of_two());
 
 /// The shared part of a bundle.
 #[derive(Debug, Default)]
@@ -73,7 +74,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Whether they lie in an arena of `arena_len` bytes, and rings can be made of them.
+    /// True if they lie in an arena of `arena_len` bytes, and rings can be made of them.
     #[must_use]
     pub fn fit(&self, arena_len: u64) -> bool {
         let fits = |at: u64, len: u64| {
@@ -118,7 +119,7 @@ impl Bundle {
         self.control.0.recalled.load(Ordering::Relaxed)
     }
 
-    /// Whether the daemon has to be told that something is published; it is once the caller has
+    /// True if the daemon has to be told that something is published; it is once the caller has
     /// done so.
     #[must_use]
     pub fn must_announce(&self) -> bool {

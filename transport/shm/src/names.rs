@@ -25,6 +25,7 @@ const SLOTS: usize = if cfg!(any(loom, miri)) { 4 } else { 1 << 20 };
 const PROBES: usize = if cfg!(any(loom, miri)) { 4 } else { 64 };
 /// Set in the slot of a name that no file has any more.
 const GONE: u64 = 1;
+const _: () = assert!(SLOTS.is_power_of_two() && PROBES <= SLOTS);
 
 /// The shared set.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Names {
         self.offered.0.store(1, Ordering::Release);
     }
 
-    /// Whether the daemon keeps files of whose names it knows.
+    /// True if the daemon keeps files of whose names it knows.
     #[must_use]
     pub fn is_offered(&self) -> bool {
         self.offered.0.load(Ordering::Acquire) != 0
@@ -89,7 +90,7 @@ impl Names {
         Epochs { names, folders: self.epochs.0.folders.load(Ordering::Acquire) }
     }
 
-    /// Whether nothing has changed, after a record was published: then it is as if that had been
+    /// True if nothing has changed, after a record was published: then it is as if that had been
     /// executed at once.
     #[must_use]
     pub fn are_still(&self, before: Epochs) -> bool {
@@ -124,7 +125,7 @@ impl Names {
         false
     }
 
-    /// Whether a name is certainly not there, and can be claimed as things stand.
+    /// True if a name is certainly not there, and can be claimed as things stand.
     #[must_use]
     pub fn may_claim(&self, hash: NameHash) -> bool {
         for slot in self.probe(hash) {

@@ -1,4 +1,4 @@
-//! What one client has published: its records, copied out once, and the files they make.
+//! The records that one client has published, copied out once, and the files they make.
 //!
 //! A record that makes no sense breaks the source: nothing more is taken from it, and its client is
 //! owed an error. Files of others are out of its reach: a file is called by a number that was
@@ -22,7 +22,7 @@ use crate::bundles::Entry;
 /// Bytes that one record may speak of, so that a file of records is bounded, too.
 const PIECES_MAX: usize = 4096;
 
-/// What is known of a file that a client makes.
+/// A file that a client makes, as far as its records tell.
 pub(super) struct Making {
     pub(super) volume: Rc<Volume>,
     pub(super) folder: u64,
@@ -96,12 +96,12 @@ impl Source {
         self.granted.push((Rc::clone(volume), folder, numbers));
     }
 
-    /// Whether something is published that was not read.
+    /// True if something is published that was not read.
     pub(super) fn has_news(&self) -> bool {
         !self.is_broken && self.entry.shared().head() != self.index_read
     }
 
-    /// Whether the multifile has all that is published.
+    /// True if the multifile has all that is published.
     pub(super) fn is_idle(&self) -> bool {
         let waits = |file: &Making| {
             file.is_closed || !file.pieces.is_empty() || matches!(file.state, State::New)

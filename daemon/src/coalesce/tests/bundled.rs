@@ -50,7 +50,7 @@ struct Bundles {
     node: Arc<Node>,
     makers: Vec<Maker>,
     next_session: u32,
-    /// What was published since the last call: a daemon that dies may not have it.
+    /// Names published since the last call: a daemon that dies may not have them.
     unsure: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ impl Bundles {
         self.begin();
     }
 
-    /// What was published last may be missing: files, and the ends of those that were not closed.
+    /// Learns what a daemon that died has lost: files, and the ends of those that were not closed.
     fn learn(&mut self) {
         for name in std::mem::take(&mut self.unsure) {
             let mut open = self.makers.iter().flat_map(|maker| &maker.open);

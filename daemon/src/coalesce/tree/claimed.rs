@@ -22,7 +22,7 @@ impl Tree {
         Ok(Found { folder, name: name.to_vec(), inode: names.get(name).copied() })
     }
 
-    /// What the names in a folder are hashed with: those of other multifiles are others.
+    /// The key that names of a folder are hashed with, another one in each multifile.
     pub(in crate::coalesce) fn key_of(&self, folder: u64) -> u64 {
         self.number().rotate_left(32) ^ folder
     }
@@ -32,7 +32,7 @@ impl Tree {
         NameHash::new(self.key_of(at.folder), &at.name)
     }
 
-    /// Whether something has that name now.
+    /// True if something has that name now.
     pub(in crate::coalesce) fn has(&self, at: &Found) -> bool {
         self.catalogue.names(at.folder).is_some_and(|names| names.contains_key(&at.name))
     }
