@@ -112,7 +112,7 @@ fn small_files_are_whole_whatever_is_killed() {
 
 /// A run that makes files from this one on, and where it says which.
 fn making(folder: &Folder, first: usize) -> (Running, PathBuf) {
-    let log = folder.join(&format!("log.{first}"));
+    let log = folder.join(format!("log.{first}"));
     let mut command = coalescing(folder);
     command.arg(program("bundled")).arg("make").arg(local(folder));
     command.args([first.to_string(), "1000000".to_owned()]);
