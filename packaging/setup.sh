@@ -10,9 +10,9 @@ BUILD="gcc libc6-dev make ca-certificates curl"
 DEMO="openmpi-bin lammps"
 TESTS="libopenmpi-dev mpich libmpich-dev libucx0 openfoam openfoam-examples quantum-espresso
     quantum-espresso-data git sqlite3 strace g++ gfortran cmake util-linux mount python3-venv
-    iproute2 iptables fuse3 fio btrfs-progs moosefs-master moosefs-chunkserver moosefs-client
-    glusterfs-server glusterfs-client slurm-wlm munge musl-tools valgrind xfsprogs stress-ng
-    python3-h5py"
+    iproute2 iptables fuse3 busybox-static fio btrfs-progs moosefs-master moosefs-chunkserver
+    moosefs-client glusterfs-server glusterfs-client slurm-wlm munge musl-tools valgrind xfsprogs
+    stress-ng python3-h5py"
 
 missing() { # the packages of "$@" that are not installed
     for package in "$@"; do

@@ -135,7 +135,7 @@ impl Coalesced {
                 return Err(Failure::usage(local.display(), why, advice));
             };
             let (folder, multifile) = (Path::new("/").join(below), multifile.clone());
-            found.push(Coalesce { folder, multifile });
+            found.push(Coalesce { folder, multifile, is_read_only: false });
         }
         Ok(found)
     }
@@ -171,7 +171,7 @@ pub(crate) fn own(config: &Config, job: &Job) -> Result<Option<(Remote, Serving)
     let mut coalesced: Vec<Coalesce> = Vec::new();
     for (_, multifile) in &config.coalesced.0 {
         let folder = config.coalesced.folder_of(multifile);
-        let one = Coalesce { folder, multifile: multifile.clone() };
+        let one = Coalesce { folder, multifile: multifile.clone(), is_read_only: false };
         if !coalesced.contains(&one) {
             coalesced.push(one);
         }
@@ -239,7 +239,7 @@ mod tests {
         let coalesced = at("top/a=x;/no-such/./top/a=x", "/no-such").expect("pairs");
         let below = coalesced.below(Path::new("/no-such/top")).expect("below");
         let (folder, multifile) = (PathBuf::from("/a"), PathBuf::from("/no-such/x"));
-        assert_eq!(below, [Coalesce { folder, multifile }]);
+        assert_eq!(below, [Coalesce { folder, multifile, is_read_only: false }]);
         for root in ["/no-such/top/a", "/no-such/other"] {
             coalesced.below(Path::new(root)).expect_err(root);
         }

@@ -22,7 +22,9 @@ use crate::{
     failure::Failure,
     machine,
     remote::{Maps, Servers},
-    settings::{Cores, Engine, Idle, Level, Place, Policy, Rule, Rules, SETTINGS, Spread, Switch},
+    settings::{
+        Cores, Engine, Idle, Level, Place, Policy, Rule, Rules, SETTINGS, Spread, Switch, View,
+    },
     similar::{did_you_mean, similar},
     size::Size,
     span::Span,
@@ -98,6 +100,7 @@ pub(crate) struct Config {
     pub(crate) key: Option<PathBuf>,
     pub(crate) maps: Maps,
     pub(crate) coalesced: Coalesced,
+    pub(crate) view: View,
     pub(crate) remote_timeout: Span,
     pub(crate) log: Level,
     /// The same settings in the order of [`SETTINGS`].
@@ -206,6 +209,7 @@ impl Config {
             key: rows.take_path("key", environment)?,
             maps,
             coalesced,
+            view: rows.take("view", View::None)?,
             remote_timeout: rows.take("remote_timeout", REMOTE_TIMEOUT)?,
             log: rows.take("log", Level::Warn)?,
             rows: rows.in_order(),
@@ -247,7 +251,7 @@ impl Layers {
                     format_args!("set {}, or name the file in {CONFIG_VARIABLE}", variable(name)),
                 ));
             }
-            let text = text_of(value).ok_or_else(|| {
+            let text = files::text_of(value).ok_or_else(|| {
                 Failure::usage(
                     path.display(),
                     format_args!("'{key}' is neither a text, a number, true, false, nor a list"),
@@ -438,17 +442,4 @@ fn all() -> impl Iterator<Item = &'static str> {
 
 fn names() -> String {
     format!("the settings are {}", all().collect::<Vec<_>>().join(", "))
-}
-
-fn text_of(value: &toml::Value) -> Option<String> {
-    match value {
-        toml::Value::String(text) => Some(text.clone()),
-        toml::Value::Integer(number) => Some(number.to_string()),
-        toml::Value::Boolean(truth) => Some(truth.to_string()),
-        toml::Value::Array(list) => {
-            let texts: Option<Vec<_>> = list.iter().map(text_of).collect();
-            Some(texts?.join(&Rules::SEPARATOR.to_string()))
-        }
-        _ => None,
-    }
 }

@@ -95,5 +95,6 @@ fn findings(config: &Config, environment: &Environment) -> Vec<Finding> {
         programs::mpi(environment),
         programs::scheduler(environment),
         served::served(config, environment),
+        served::viewed(config, environment),
     ]
 }

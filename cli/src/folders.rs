@@ -38,6 +38,7 @@ impl Folders {
     /// One cannot be made; the others are gone again.
     pub(crate) fn make(maps: Maps) -> Result<Self, Failure> {
         let mut folders = Self::of(maps);
+        folders.clear_views();
         for (local, _) in &folders.maps.0 {
             let is_missing = |folder: &&Path| folder.symlink_metadata().is_err();
             let missing: Vec<_> = local.ancestors().take_while(is_missing).collect();
@@ -56,15 +57,29 @@ impl Folders {
         self.made.clear();
     }
 
-    /// Tells of files of this node that programs are not going to see.
-    pub(crate) fn tell_at_start(&mut self) {
-        let advice = "name an empty folder, or move them away and have 'kakehi run' copy them in";
+    /// Takes away the views that killed daemons have left. One that cannot be stays: whoever uses
+    /// it will say so.
+    fn clear_views(&self) {
+        for (local, _) in &self.maps.0 {
+            daemon::clear_view(&real(local)).ok();
+        }
+    }
+
+    /// Looks for files of this node that programs are not going to see: before the folders are
+    /// mounted.
+    pub(crate) fn look(&mut self) {
         self.told = self.hiding().map(Path::to_owned).collect();
+    }
+
+    /// Tells of the files that were [found](Self::look).
+    pub(crate) fn tell_at_start(&self) {
+        let advice = "name an empty folder, or move them away and have 'kakehi run' copy them in";
         self.told.iter().for_each(|folder| tell(folder, advice));
     }
 
-    /// Tells of those that came meanwhile.
+    /// Tells of those that came meanwhile, once the daemon has ended.
     pub(crate) fn tell_at_end(&self) {
+        self.clear_views();
         let advice = "they were written past it: 'kakehi check PROGRAM' says what does that";
         let is_news = |folder: &&Path| self.told.iter().all(|told| told != folder);
         self.hiding().filter(is_news).for_each(|folder| tell(folder, advice));

@@ -22,6 +22,7 @@ mod log;
 mod machine;
 mod manual;
 mod metrics;
+mod mount;
 mod multifile;
 mod original;
 mod output;
@@ -82,6 +83,8 @@ enum Command {
     Env(env::Args),
     Config(show::Args),
     Multifile(multifile::Args),
+    Mount(mount::Args),
+    Umount(mount::Unmount),
     Bench(bench::Args),
     #[command(hide = true)]
     Manual(manual::Args),
@@ -141,6 +144,8 @@ fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failu
         Command::Env(args) => env::env(args, environment),
         Command::Config(args) => show::config(args, environment),
         Command::Multifile(args) => multifile::multifile(args),
+        Command::Mount(args) => mount::mount(args, environment),
+        Command::Umount(args) => mount::unmount(args, environment),
         Command::Bench(args) => bench::bench(args),
         Command::Manual(args) => manual::manual(args, Arguments::command()),
         Command::Witness => witness::testify(),

@@ -87,6 +87,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     let stats = args.stats.as_deref().map(Stats::open).transpose()?;
     find(&args.command, environment)?;
     let mut folders = Folders::make(config.mapped())?;
+    folders.look();
     let job = Job::find(&config, environment)?;
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
     job::sweep(environment);
@@ -121,13 +122,13 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             let (_attended, joined) = (job.attend(), job.joined());
             folders.tell_at_start();
             let status = signals::run_to_end(&mut command, witness);
-            folders.tell_at_end();
             if status.is_ok() {
                 folders.keep();
             }
             // The program is gone; from here on the daemon may end.
             drop(attachment);
             let summary = daemon.wait(&job, &config);
+            folders.tell_at_end();
             let code = exit_code(status.map_err(|why| failed_to_execute(&args.command, &why))?);
             let summary = match summary {
                 Ok(summary) => summary,

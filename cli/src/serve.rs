@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// standard error only if that is a file.
     #[arg(long)]
     background: bool,
+    /// Started by `kakehi mount --read-only`: changes nothing.
+    #[arg(long, hide = true)]
+    read_only: bool,
     /// Started by --background: says when it is ready.
     #[arg(long, hide = true)]
     in_background: bool,
@@ -112,7 +115,9 @@ fn serve_to_end(
     }
     job.create()?;
     let own = if args.listen.is_none() { coalesce::own(&config, &job) } else { Ok(None) };
-    let (own_remote, own_serving) = own.inspect_err(|_| job.remove())?.unzip();
+    let (own_remote, mut own_serving) = own.inspect_err(|_| job.remove())?.unzip();
+    let multifiles = own_serving.iter_mut().flat_map(|serving| &mut serving.coalesced);
+    multifiles.for_each(|coalesce| coalesce.is_read_only = args.read_only);
     let configuration = daemon::Config {
         folder: job.folder.clone(),
         idle: config.idle.into(),
@@ -127,6 +132,8 @@ fn serve_to_end(
         remote: own_remote.or(remote),
         serving: own_serving.or(serving),
         command: args.command.clone(),
+        view: config.view.into(),
+        is_read_only: args.read_only,
         settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),
     };
     // A `kakehi run` has it for the daemon that it starts.
@@ -134,9 +141,13 @@ fn serve_to_end(
     let metrics = args.metrics_listen.map(metrics::Listener::bind).transpose()?;
     let is_server = args.listen.is_some();
     let maps = if is_server { config.coalesced.maps() } else { config.mapped() };
+    let mut folders = Folders::of(maps);
+    if !starter.is_run() {
+        folders.look();
+    }
     let ready = |address: Option<&daemon::Address>| {
         if !starter.is_run() {
-            Folders::of(maps).tell_at_start();
+            folders.tell_at_start();
             if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
                 // It serves as well when nobody reads this.
                 writeln!(io::stderr(), "kakehi: listening at {address}").ok();

@@ -12,7 +12,7 @@ use std::{
 use crate::similar::did_you_mean;
 
 /// Every setting and what it means. `config` refuses any other name.
-pub(crate) const SETTINGS: [(&str, &str); 22] = [
+pub(crate) const SETTINGS: [(&str, &str); 23] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: by the scheduler, the launcher, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
@@ -25,6 +25,10 @@ pub(crate) const SETTINGS: [(&str, &str); 22] = [
     ("key", "file with the job key, mode 0600"),
     ("map", "LOCAL=REMOTE list: files below LOCAL are the server's below REMOTE"),
     ("coalesce", "LOCAL=FILE list: files below LOCAL are kept in the multifile FILE"),
+    (
+        "view",
+        "mount mapped and coalesced folders for all programs: none, auto (if possible), always",
+    ),
     ("remote_timeout", "how long a lost server may stay away before its files fail with EIO"),
     ("staging", "staging memory per process, 256KiB or more"),
     ("memory", "staging memory of all sessions together"),
@@ -125,6 +129,18 @@ words! {
 }
 
 words! {
+    /// Whether mapped and coalesced folders are mounted.
+    View {
+        /// They are not.
+        None = "none",
+        /// They are where they can be.
+        Auto = "auto",
+        /// They are, or nothing runs.
+        Always = "always",
+    }
+}
+
+words! {
     /// The least severe message that is logged.
     Level {
         /// Nothing.
@@ -181,6 +197,16 @@ impl From<Engine> for daemon::Choice {
             Engine::Auto => Self::Auto,
             Engine::Uring => Self::Uring,
             Engine::Threads => Self::Threads,
+        }
+    }
+}
+
+impl From<View> for daemon::Viewing {
+    fn from(view: View) -> Self {
+        match view {
+            View::None => Self::None,
+            View::Auto => Self::Auto,
+            View::Always => Self::Always,
         }
     }
 }

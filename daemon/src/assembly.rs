@@ -16,7 +16,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
-    Address, Config, Error, Given, Summary,
+    Address, Config, Error, Given, Summary, Viewing,
     admission::Admission,
     coalesce::{self, Coalesce, Coalesced},
     config::{CORES_MAX, Serving},
@@ -39,6 +39,7 @@ use crate::{
     socket_folder::SocketFolder,
     status::{self, Listening},
     storage::Machine,
+    view::{self, View},
 };
 
 /// Engine threads of one executor; one device has half of them at most.
@@ -111,6 +112,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::clone(&place.listening)));
     handle.spawn(Class::Latency, Rc::clone(&first.core).read_mail());
+    let views = first.mount_views(&hall.config)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
     umask(Mode::empty());
     ready(serving.as_ref().map(|(address, _)| address));
@@ -121,6 +123,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         launcher: Cell::new(launcher),
         linger: hall.config.linger,
         coalesced: first.coalesced.take(),
+        views,
         loss: RefCell::default(),
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
@@ -306,6 +309,30 @@ impl Seat {
         let files = opened.map_err(|(path, why)| Error::unusable(Given::Multifile(path))(why))?;
         self.coalesced = Some(files.clone());
         Ok(files)
+    }
+
+    /// Mounts the folders whose files are a server's, if that is asked for.
+    fn mount_views(&self, config: &Config) -> Result<Vec<Rc<View>>, Error> {
+        let Some(remote) = config.remote.as_ref().filter(|_| config.view != Viewing::None) else {
+            return Ok(Vec::new());
+        };
+        let (mut views, mut are_all) = (Vec::new(), true);
+        for local in view::tops(remote.mounts.iter().map(|mount| &mount.local)) {
+            match View::mount(&self.core, &self.reactor, (&local, config.is_read_only)) {
+                Ok(view) => views.push(view),
+                Err(why) if config.view == Viewing::Always => {
+                    return Err(Error::unusable(Given::View(local))(why));
+                }
+                Err(why) => {
+                    tracing::info!("{}: not mounted: {why}", local.display());
+                    are_all = false;
+                }
+            }
+        }
+        if let Some(server) = self.server.as_ref().filter(|_| are_all && !config.is_read_only) {
+            server.listings.show_views();
+        }
+        Ok(views)
     }
 
     /// Listens for daemons elsewhere, if that is asked for. The address is withdrawn with the

@@ -75,6 +75,8 @@ pub struct Coalesce {
     pub folder: PathBuf,
     /// The multifile; made when it is missing.
     pub multifile: PathBuf,
+    /// It is only read, also where it may be written.
+    pub is_read_only: bool,
 }
 
 /// The files of a machine, and of multifiles. Cheap to clone.
@@ -106,8 +108,9 @@ impl Coalesced {
     ) -> Result<Self, (PathBuf, io::Error)> {
         let mut volumes = Vec::new();
         let shape = Shape::within(getrlimit(Resource::Fsize).current);
-        for Coalesce { folder, multifile } in folders {
-            let volume = Volume::open(machine.clone(), multifile, shape).await;
+        for Coalesce { folder, multifile, is_read_only } in folders {
+            let how = (shape, *is_read_only);
+            let volume = Volume::open(machine.clone(), multifile, how).await;
             let volume = volume.map_err(|why| (multifile.clone(), why))?;
             volumes.push((folder.as_os_str().as_encoded_bytes().to_vec(), volume));
         }

@@ -48,8 +48,23 @@ pub struct Config {
     pub serving: Option<Serving>,
     /// The program that the daemon was started for, to be told to who asks.
     pub command: Option<String>,
+    /// Whether the folders below which files are a server's are mounted.
+    pub view: Viewing,
+    /// Nothing can be changed through the views.
+    pub is_read_only: bool,
     /// The user's settings by name, for answers to questions.
     pub settings: BTreeMap<String, String>,
+}
+
+/// Whether mapped and coalesced folders are file systems, for programs that no client serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Viewing {
+    /// They are not.
+    None,
+    /// They are where they can be.
+    Auto,
+    /// They are, or the daemon does not start.
+    Always,
 }
 
 /// How a daemon reaches a server, or several that serve one folder of a shared file system.
@@ -109,6 +124,8 @@ impl Config {
             remote: None,
             serving: None,
             command: None,
+            view: Viewing::None,
+            is_read_only: false,
             settings: BTreeMap::new(),
         }
     }

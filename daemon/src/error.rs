@@ -81,6 +81,8 @@ pub enum Given {
     Multifile(PathBuf),
     /// A core to serve on.
     Core(usize),
+    /// A folder that is to be mounted.
+    View(PathBuf),
 }
 
 impl Given {
@@ -105,6 +107,7 @@ impl Given {
             Self::AddressFolder(_) => "name a folder that you may write, with --address-file",
             Self::Multifile(_) => coalesce::advice(why),
             Self::Core(_) => "name cores that this job may use, with --cores",
+            Self::View(_) => "see 'kakehi doctor', or run without: --view none",
         }
     }
 }
@@ -121,6 +124,7 @@ impl fmt::Display for Given {
             Self::AddressFolder(path) => write!(f, "address folder {}", path.display()),
             Self::Multifile(path) => write!(f, "multifile {}", path.display()),
             Self::Core(core) => write!(f, "core {core}"),
+            Self::View(path) => write!(f, "the view of {}", path.display()),
         }
     }
 }

@@ -6,6 +6,8 @@
 //! `session` answers. The way of a staged write: a dirty mark, `pace` decides when its log is
 //! written, `drain` writes it and releases the space.
 //!
+//! The way of a program that no client serves: the kernel asks `view`, which runs the same calls.
+//!
 //! A session, its files, and everything that happens to them stay on one executor. What executors
 //! share is in `node`; they talk through `mail`.
 //!
@@ -68,14 +70,16 @@ mod throttle;
 mod turns;
 mod unaccepted;
 mod verdict;
+mod view;
 
 pub use admission::STAGING_MIN;
 pub use assembly::serve;
 pub use coalesce::Coalesce;
-pub use config::{CORES_MAX, Config, LINGER, Remote, STAGING, Serving};
+pub use config::{CORES_MAX, Config, LINGER, Remote, STAGING, Serving, Viewing};
 pub use error::{Error, Given};
 pub use executor::{Idle, QUIET};
 pub use regular::published;
 pub use remote::{Address, Mount, Spread};
 pub use statistics::Summary;
 pub use uring::Choice;
+pub use view::mount::clear as clear_view;

@@ -12,7 +12,7 @@ use executor::first;
 
 use crate::{
     coalesce::Coalesced, core::Core, launcher::Launcher, listener::Attendance, mail::lock,
-    node::Mail, remote::Mounts, signals::Watched, socket, statistics::Summary, status,
+    node::Mail, remote::Mounts, signals::Watched, socket, statistics::Summary, status, view::View,
 };
 
 /// How often a daemon that is to end looks whether the last pipe is gone.
@@ -28,6 +28,7 @@ pub(crate) struct Life {
     pub(crate) linger: Duration,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
+    pub(crate) views: Vec<Rc<View>>,
     pub(crate) loss: RefCell<Loss>,
 }
 
@@ -125,6 +126,9 @@ impl Life {
         lock(&node.registry).demote_all();
         node.ask_all(Mail::Close).await;
         self.emptied().await;
+        for view in &self.views {
+            view.end().await;
+        }
         node.ask_all(Mail::LeaveServer).await;
         self.loss.borrow_mut().strays = self.core.storage.strays();
         if let Some(coalesced) = &self.coalesced {

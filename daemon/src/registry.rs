@@ -28,17 +28,32 @@ impl Opener {
     }
 }
 
-/// Every registered file by inode.
+/// Every registered file by inode, and the files that are open through views.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(HashMap<Identity, Vec<Opener>>);
+pub(crate) struct Registry {
+    files: HashMap<Identity, Vec<Opener>>,
+    viewed: HashMap<Identity, Viewed>,
+}
+
+/// Open files of an inode through views.
+#[derive(Clone, Copy, Debug, Default)]
+struct Viewed {
+    count: usize,
+    /// Of these, those that may write.
+    writers: usize,
+}
 
 impl Registry {
     /// Adds a file. When its inode is open already and somebody writes, demotes all of its files
     /// and returns the others, which are to be drained.
     pub(crate) fn add(&mut self, identity: Identity, opener: Opener) -> Vec<Opener> {
-        let openers = self.0.entry(identity).or_default();
-        let conflicts = !openers.is_empty()
-            && (opener.can_write || openers.iter().any(|other| other.can_write));
+        let viewed = self.viewed.get(&identity).copied().unwrap_or_default();
+        let openers = self.files.entry(identity).or_default();
+        let is_shared = !openers.is_empty() || viewed.count > 0;
+        let conflicts = is_shared
+            && (opener.can_write
+                || viewed.writers > 0
+                || openers.iter().any(|other| other.can_write));
         let others = if conflicts { openers.clone() } else { Vec::new() };
         openers.push(opener);
         if conflicts {
@@ -47,40 +62,66 @@ impl Registry {
         others
     }
 
+    /// Adds a file that is open through a view. Demotes the inode's files if somebody writes, and
+    /// returns them then, to be drained.
+    pub(crate) fn view(&mut self, identity: Identity, can_write: bool) -> Vec<Opener> {
+        let viewed = self.viewed.entry(identity).or_default();
+        viewed.count += 1;
+        viewed.writers += usize::from(can_write);
+        let openers = self.files.get(&identity).map(Vec::as_slice).unwrap_or_default();
+        if !can_write && openers.iter().all(|other| !other.can_write) {
+            return Vec::new();
+        }
+        openers.iter().for_each(Opener::demote);
+        openers.to_vec()
+    }
+
+    /// Removes a file that was open through a view.
+    pub(crate) fn unview(&mut self, identity: Identity, can_write: bool) {
+        if let Some(viewed) = self.viewed.get_mut(&identity) {
+            viewed.count -= 1;
+            viewed.writers -= usize::from(can_write);
+            if viewed.count == 0 {
+                self.viewed.remove(&identity);
+            }
+        }
+    }
+
     /// Removes a file.
     pub(crate) fn remove(&mut self, identity: Identity, session: u32, slot: u32) {
-        if let Some(openers) = self.0.get_mut(&identity) {
+        if let Some(openers) = self.files.get_mut(&identity) {
             openers.retain(|opener| !opener.is(session, slot));
             if openers.is_empty() {
-                self.0.remove(&identity);
+                self.files.remove(&identity);
             }
         }
     }
 
     /// Every file of an inode.
     pub(crate) fn openers(&self, identity: Identity) -> Vec<Opener> {
-        self.0.get(&identity).cloned().unwrap_or_default()
+        self.files.get(&identity).cloned().unwrap_or_default()
     }
 
     /// Demotes every file of an inode and returns them.
     pub(crate) fn demote(&self, identity: Identity) -> Vec<Opener> {
-        self.0.get(&identity).into_iter().flatten().for_each(Opener::demote);
+        self.files.get(&identity).into_iter().flatten().for_each(Opener::demote);
         self.openers(identity)
     }
 
     /// Demotes every file there is.
     pub(crate) fn demote_all(&self) {
-        self.0.values().flatten().for_each(Opener::demote);
+        self.files.values().flatten().for_each(Opener::demote);
     }
 
-    /// Registered files of an inode.
+    /// Registered files of an inode, and those that are open through views.
     pub(crate) fn count_of(&self, identity: Identity) -> usize {
-        self.0.get(&identity).map_or(0, Vec::len)
+        let viewed = self.viewed.get(&identity).map_or(0, |viewed| viewed.count);
+        viewed + self.files.get(&identity).map_or(0, Vec::len)
     }
 
     /// Registered files.
     pub(crate) fn count(&self) -> usize {
-        self.0.values().map(Vec::len).sum()
+        self.files.values().map(Vec::len).sum()
     }
 }
 
@@ -116,6 +157,27 @@ mod tests {
         registry.add(INODE, first.clone());
         assert!(registry.add(INODE, second.clone()).is_empty());
         assert!(!is_demoted(&first) && !is_demoted(&second));
+    }
+
+    #[test]
+    fn view_that_writes_demotes_and_one_that_reads_does_not() {
+        let mut registry = Registry::default();
+        let (first, second, writer) = (opener(1, false), opener(2, false), opener(3, true));
+        registry.add(INODE, first.clone());
+        assert!(registry.view(INODE, false).is_empty() && !is_demoted(&first));
+        assert_eq!(registry.view(INODE, true).len(), 1);
+        assert!(is_demoted(&first));
+        registry.add(INODE, second.clone());
+        assert!(is_demoted(&second), "a view writes");
+        assert_eq!(registry.count_of(INODE), 4);
+        registry.unview(INODE, true);
+        registry.unview(INODE, false);
+        for session in [1, 2] {
+            registry.remove(INODE, session, 3);
+        }
+        registry.view(INODE, false);
+        registry.add(INODE, writer.clone());
+        assert!(is_demoted(&writer), "a view reads what this writes");
     }
 
     #[test]

@@ -18,8 +18,9 @@ pub(crate) use self::{
     client::{
         dial::Dial,
         group::{Group, Member},
+        located::Located,
         mirror::Listings,
-        mounts::{Located, Mounts},
+        mounts::Mounts,
         own::Own,
         pipe::StandIns,
         requests::Client,

@@ -127,7 +127,7 @@ pub(crate) fn multifiles(config: &Config) -> BTreeMap<String, String> {
     match config.own() {
         Some(own) => RemoteStatus::from(own).maps,
         None => {
-            let pairs = serving.coalesced.iter().map(|Coalesce { folder, multifile }| {
+            let pairs = serving.coalesced.iter().map(|Coalesce { folder, multifile, .. }| {
                 let below = folder.strip_prefix("/").unwrap_or(folder);
                 (text(&serving.root.join(below)), text(multifile))
             });

@@ -28,6 +28,13 @@ impl Environment {
         Self { variables: variables.collect(), folder: None }
     }
 
+    /// The same, with a variable set.
+    pub(crate) fn with(&self, name: &str, value: String) -> Self {
+        let mut variables = self.variables.clone();
+        variables.insert(name.into(), value.into());
+        Self { variables, folder: self.folder.clone() }
+    }
+
     /// The value of a variable; an empty one counts as unset.
     pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         let value = self.variables.get(OsStr::new(name))?;

@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use super::{CONFIG_VARIABLE, Environment};
-use crate::failure::Failure;
+use crate::{failure::Failure, settings::Rules};
 
 /// The configuration file of the current folder.
 const LOCAL: &str = "kakehi.toml";
@@ -127,6 +127,20 @@ fn is_open(found: &fs::Metadata) -> bool {
 fn refused(path: &Path, why: &str, advice: &str) -> Failure {
     let advice = format_args!("{advice}, or name a file in {CONFIG_VARIABLE}");
     Failure::usage(path.display(), why, advice)
+}
+
+/// A value as flags and variables have it; `None`: it has none.
+pub(super) fn text_of(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(truth) => Some(truth.to_string()),
+        toml::Value::Array(list) => {
+            let texts: Option<Vec<_>> = list.iter().map(text_of).collect();
+            Some(texts?.join(&Rules::SEPARATOR.to_string()))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

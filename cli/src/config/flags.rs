@@ -50,6 +50,10 @@ pub(crate) struct Flags {
     /// --root.
     #[arg(long = "coalesce", value_name = "LOCAL=FILE", value_parser = utf8())]
     coalesced: Vec<String>,
+    /// Whether these folders are mounted for programs that Kakehi does not reach: none (default),
+    /// auto (where it is possible), or always.
+    #[arg(long, value_name = "WHEN")]
+    view: Option<String>,
 }
 
 /// Flags that say which daemon is asked.
@@ -94,6 +98,7 @@ impl Flags {
             ("key", "--key", self.key.clone()),
             ("map", "--map", maps),
             ("coalesce", "--coalesce", coalesced),
+            ("view", "--view", self.view.clone()),
         ]
         .into_iter()
         .filter_map(|(name, flag, text)| Some((name, flag, text?)))

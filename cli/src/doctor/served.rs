@@ -19,13 +19,14 @@ use crate::{
 const BYTE: &[u8] = b"x";
 
 /// Settings that are not about this machine: a server that is away is none of its faults.
-const ELSEWHERE: [&str; 6] = [
+const ELSEWHERE: [&str; 7] = [
     "KAKEHI_COALESCE",
     "KAKEHI_DISABLE",
     "KAKEHI_JOB",
     "KAKEHI_MAP",
     "KAKEHI_REMOTE",
     "KAKEHI_RULES",
+    "KAKEHI_VIEW",
 ];
 
 /// Writes the byte: the program that [`served`] runs.
@@ -55,28 +56,79 @@ pub(super) fn served(config: &Config, environment: &Environment) -> Finding {
     }
 }
 
-/// Why the byte is not written, or not by the daemon; `None` when all is well.
-fn try_run(config: &Config, environment: &Environment) -> io::Result<Option<String>> {
-    let program = env::current_exe()?;
+/// Runs a program past the library in a folder that is kept in a multifile, and so has a view.
+pub(super) fn viewed(config: &Config, environment: &Environment) -> Finding {
+    const NAME: &str = "a view";
+    const MEANING: &str =
+        "programs that the library does not reach use mapped and coalesced folders";
+    const ADVICE: &str = "have /dev/fuse opened to this user, and fusermount3 (Debian: fuse3) \
+                          installed; without it such programs fail there";
+    match try_view(config, environment) {
+        Ok(None) => Finding::ok(NAME, "a byte was written through it", MEANING),
+        Ok(Some(why)) => Finding::note(NAME, why, MEANING).advise(ADVICE),
+        Err(why) => Finding::note(NAME, why, MEANING).advise(ADVICE),
+    }
+}
+
+/// Why the byte is not written; `None` when it is, and is in the multifile.
+fn try_view(config: &Config, environment: &Environment) -> io::Result<Option<String>> {
+    let (scratch, program) = (scratch(config, environment)?, env::current_exe()?);
+    let [folder, kept, out] = ["folder", "kept", "out"].map(|name| scratch.path().join(name));
+    let mut pair = folder.clone().into_os_string();
+    pair.push("=");
+    pair.push(&kept);
+    let mut command = run(&scratch)?;
+    command.args(["--view", "always", "--coalesce"]).arg(pair).arg("--");
+    command.args(["env", "LD_PRELOAD="]).arg(&program).arg("probe").arg(folder.join("file"));
+    if let Some(why) = why_failed(&mut command)? {
+        return Ok(Some(why));
+    }
+    let mut extract = Command::new(program);
+    extract.args(["multifile", "extract"]).arg(&kept).arg(&out);
+    if let Some(why) = why_failed(&mut extract)? {
+        return Ok(Some(why));
+    }
+    let found = fs::read(out.join("file")).ok();
+    Ok((found.as_deref() != Some(BYTE)).then(|| "the byte is not in the multifile".to_owned()))
+}
+
+/// A folder beside the jobs' folders.
+fn scratch(config: &Config, environment: &Environment) -> io::Result<TempDir> {
     let job = Job::find(config, environment);
-    let base = job.ok().and_then(|job| job.folder.parent().map(Path::to_owned));
-    let scratch = match base {
-        Some(base) => TempDir::with_prefix_in("doctor.", base)?,
-        None => TempDir::with_prefix("doctor.")?,
-    };
-    let [file, stats, socket] = ["file", "stats", "job"].map(|name| scratch.path().join(name));
-    let mut command = Command::new(&program);
-    command.args(["run", "--socket"]).arg(&socket).arg("--stats").arg(&stats);
-    command.arg("--").arg(&program).arg("probe").arg(&file).current_dir(scratch.path());
-    command.env("KAKEHI_STAGE_AFTER", "0ms"); // One byte would not repay staging.
+    match job.ok().and_then(|job| job.folder.parent().map(Path::to_owned)) {
+        Some(base) => TempDir::with_prefix_in("doctor.", base),
+        None => TempDir::with_prefix("doctor."),
+    }
+}
+
+/// `kakehi run` with a daemon of its own.
+fn run(scratch: &TempDir) -> io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["run", "--socket"]).arg(scratch.path().join("job"));
+    command.current_dir(scratch.path());
     ELSEWHERE.iter().for_each(|name| {
         command.env_remove(name);
     });
+    Ok(command)
+}
+
+/// What a command says last that has failed.
+fn why_failed(command: &mut Command) -> io::Result<Option<String>> {
     let Output { status, stderr, .. } = command.output()?;
-    if !status.success() {
-        let said = String::from_utf8_lossy(&stderr);
-        let why = said.lines().last().unwrap_or_default().trim_start_matches("kakehi: ");
-        return Ok(Some(format!("{status}: {why}")));
+    let said = String::from_utf8_lossy(&stderr);
+    let why = said.lines().last().unwrap_or_default().trim_start_matches("kakehi: ");
+    Ok((!status.success()).then(|| format!("{status}: {why}")))
+}
+
+/// Why the byte is not written, or not by the daemon; `None` when all is well.
+fn try_run(config: &Config, environment: &Environment) -> io::Result<Option<String>> {
+    let (scratch, program) = (scratch(config, environment)?, env::current_exe()?);
+    let [file, stats] = ["file", "stats"].map(|name| scratch.path().join(name));
+    let mut command = run(&scratch)?;
+    command.arg("--stats").arg(&stats).arg("--").arg(program).arg("probe").arg(&file);
+    command.env("KAKEHI_STAGE_AFTER", "0ms"); // One byte would not repay staging.
+    if let Some(why) = why_failed(&mut command)? {
+        return Ok(Some(why));
     }
     let summary: Value = serde_json::from_slice(&fs::read(&stats)?).unwrap_or_default();
     Ok(match (fs::read(&file)?, summary.get("bytes_staged").and_then(Value::as_u64)) {

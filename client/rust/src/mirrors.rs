@@ -1,13 +1,15 @@
 //! Mirrors: local folders that the daemon gives the names of remote ones. What the kernel is to
 //! list, to enter, or to name is one of these; where the program is told of it, it is the remote
-//! folder. A path that leads into a mirror means the remote folder, so a current folder or an open
-//! one serves every name below it, in child processes too.
+//! folder. Where the daemon has mounted the folder's view, that is entered and listed instead: the
+//! daemon answers with the path of the folder itself. A path that leads into a mirror means the
+//! remote folder, so a current folder or an open one serves every name below it, in child processes
+//! too.
 
 use core::ffi::CStr;
 
 use rustix::{
     fd::{IntoRawFd as _, RawFd},
-    fs::{self, CWD, Mode, OFlags},
+    fs::{self, CWD, FileType, Mode, OFlags},
     io::{self, Errno},
 };
 use shm::copy::copy_out;
@@ -17,6 +19,7 @@ use crate::{
     client::{Client, Status},
     paths::{AbsolutePath, CURRENT_FOLDER, PATH_MAX, Path, apart, link_of},
     rooms::Room,
+    rules::{Policy, match_rules},
     table::Entry,
 };
 
@@ -107,14 +110,22 @@ impl Client {
         apart(|| ask(self.path_of_mirror(fd, &mut *Room::take()?)?))
     }
 
-    /// The remote path of a descriptor that is a mirror.
+    /// Whether a descriptor, of this path, is a folder in a view.
+    fn is_viewed(&'static self, fd: RawFd, path: &[u8]) -> bool {
+        let policy = self.active().map(|config| match_rules(config.rules(), path).0);
+        policy == Some(Policy::Remote)
+            && fs::fstat(self.host.borrow(fd))
+                .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+    }
+
+    /// The remote path of a descriptor that is a mirror, or a folder in a view.
     fn path_of_mirror<'a>(&'static self, fd: RawFd, space: &'a mut Path) -> Option<&'a CStr> {
         let config = self.active().filter(|config| config.has_remote())?;
         let mut name = [0; 32];
         let link = link_of(fd, &mut name)?;
         let mirrored = fs::readlinkat_raw(CWD, link, &mut space[..]).ok()?;
         let known = without_mirror(config.folder(), space.get(..mirrored)?).len();
-        if known == mirrored {
+        if known == mirrored && !self.is_viewed(fd, space.get(..mirrored)?) {
             return None;
         }
         space.copy_within(mirrored - known..mirrored, 0);

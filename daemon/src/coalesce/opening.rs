@@ -103,8 +103,12 @@ fn options(name: &OsString) -> Options {
 }
 
 /// Opens a multifile, or makes it. One that could not be made is not there; one that may not be
-/// written is opened to be read.
-pub(super) fn open(home: &Home, shape: &Shape) -> io::Result<Opened> {
+/// written, or is not to be, is opened to be read.
+pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result<Opened> {
+    if is_read_only {
+        let file = home.open(OFlags::RDONLY | OFlags::NONBLOCK)?; // It may be a pipe.
+        return take(file, home, shape, Some(Errno::ROFS.into()));
+    }
     match home.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         made => {

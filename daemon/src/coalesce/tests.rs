@@ -90,7 +90,7 @@ impl World {
 
     fn start(&mut self) {
         let path = self.path();
-        let volume = Volume::open(self.machine.clone(), &path, self.shape);
+        let volume = Volume::open(self.machine.clone(), &path, (self.shape, false));
         let volume = self.executor.run_until(volume).expect("opened");
         self.files.volumes = Rc::new([(b"/m".to_vec(), volume)]);
     }

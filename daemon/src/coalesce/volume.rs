@@ -92,11 +92,15 @@ impl Volume {
     /// # Errors
     ///
     /// Why it cannot hold the files of a folder.
-    pub(crate) async fn open(machine: Machine, path: &Path, shape: Shape) -> io::Result<Rc<Self>> {
+    pub(crate) async fn open(
+        machine: Machine,
+        path: &Path,
+        (shape, is_read_only): (Shape, bool),
+    ) -> io::Result<Rc<Self>> {
         let (place, path) = (machine.place().clone(), path.to_owned());
         let open = move || {
             let home = Home::find(&place, &path)?;
-            open(&home, &shape).map(|opened| (home, opened))
+            open(&home, &shape, is_read_only).map(|opened| (home, opened))
         };
         let (home, opened) = machine.call(open).await?;
         let groups = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();

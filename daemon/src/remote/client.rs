@@ -12,6 +12,7 @@ pub(super) mod file;
 pub(super) mod group;
 pub(super) mod held;
 pub(super) mod links;
+pub(crate) mod located;
 pub(super) mod mirror;
 pub(super) mod mount;
 pub(crate) mod mounts;

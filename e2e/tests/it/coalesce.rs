@@ -67,7 +67,7 @@ fn is_closed(file: &Path) {
 /// Kills all of a job at once, and the daemon first: it would end in order without the others. As
 /// often as there is one that has just been started.
 #[track_caller]
-fn kill_all(folder: &Folder) {
+pub(crate) fn kill_all(folder: &Folder) {
     let kill = || {
         let mut all = processes_of(folder.path());
         all.sort_by_key(|(_, arguments)| !arguments.contains(" serve "));

@@ -162,6 +162,12 @@ type Elsewhere = RwLock<BTreeSet<u64>>;
 
 static ELSEWHERE: Elsewhere = RwLock::new(BTreeSet::new());
 
+/// Says that the files of a device are not of this machine, so that it is never asked: it may be
+/// this very thread that would have to answer.
+pub fn note_elsewhere(device: u64) {
+    ELSEWHERE.write().unwrap_or_else(PoisonError::into_inner).insert(device);
+}
+
 /// How a regular file moves bytes, and whether it is on this machine.
 fn regular_kind(fd: &OwnedFd, device: u64, elsewhere: &Elsewhere) -> io::Result<(Kind, bool)> {
     let system = file_system(fd, device, elsewhere)?;

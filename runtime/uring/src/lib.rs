@@ -6,6 +6,8 @@
 //! future detaches the operation and frees nothing. io_uring absent or forbidden is normal;
 //! everything then runs on threads.
 //!
+//! Devices whose reads and writes are messages: [`read_message`], [`write_message`].
+//!
 //! Sockets: [`Sockets`] listens and connects, a [`Stream`] moves bytes; see there for what keeps a
 //! peer that always sends from starving the rest.
 
@@ -20,6 +22,7 @@ mod inline;
 mod kernel_tick;
 mod lock;
 mod memory;
+mod message;
 mod net;
 mod operation;
 mod parker;
@@ -37,11 +40,12 @@ mod vectors;
 mod waiting;
 
 pub use engines::{Choice, Counters, Engines};
-pub use file::File;
+pub use file::{File, note_elsewhere};
 pub use foreign::Foreign;
 pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
+pub use message::{read_message, write_message};
 pub use net::{
     Address, Frame, FrameError, Frames, Grants, Halves, Inlet, InvalidAddress, Listener, Peer,
     Piped, Pipes, Receiver, SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream, peer_process,

@@ -14,7 +14,7 @@
 mod strays;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ffi::OsStr,
     fs, io,
     os::unix::{
@@ -96,6 +96,11 @@ struct Numbers {
     /// Strays by the names that programs know, and where they are kept.
     kept: BTreeMap<String, String>,
     last: u64,
+    /// Set when folders have views: these are entered and listed then, and mirrors are for whoever
+    /// has other mounts.
+    has_views: bool,
+    /// Processes, by their numbers at the daemon, that have other mounts.
+    apart: HashSet<u16>,
     /// Of what each mirror has; locked while it is changed.
     shown: HashMap<PathBuf, Arc<Mutex<u64>>>,
 }
@@ -107,6 +112,27 @@ impl Listings {
         let mut numbers = lock(&self.0);
         numbers.last += 1;
         numbers.last
+    }
+
+    /// From now on folders have views.
+    pub(crate) fn show_views(&self) {
+        lock(&self.0).has_views = true;
+    }
+
+    /// Says whether a process sees the mounts that this daemon sees.
+    pub(crate) fn shares_mounts(&self, process: u16, shares: bool) {
+        let mut numbers = lock(&self.0);
+        if shares {
+            numbers.apart.remove(&process);
+        } else {
+            numbers.apart.insert(process);
+        }
+    }
+
+    /// Whether a process enters a folder's view instead of its mirror.
+    pub(crate) fn has_view(&self, process: Option<u16>) -> bool {
+        let numbers = lock(&self.0);
+        numbers.has_views && process.is_none_or(|process| !numbers.apart.contains(&process))
     }
 
     /// Removes all mirrors of a job, but for strays.

@@ -5,10 +5,7 @@ use std::{
     collections::BTreeMap,
     ffi::{CString, OsString},
     io,
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::ffi::{OsStrExt as _, OsStringExt as _},
-    },
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
     rc::{Rc, Weak},
 };
@@ -20,7 +17,8 @@ use rustix::{
 };
 use uring::Buffers;
 use wire::{
-    FileSystem, FoundLock, Listing, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, Status,
+    FileSystem, FoundLock, Listing, NameKind, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET,
+    Status,
 };
 
 use super::{
@@ -29,6 +27,7 @@ use super::{
     file::RemoteFile,
     group::Group,
     links,
+    located::Located,
     mirror::{self, Listings},
     mount::{self, Mount},
     opened::exchanges,
@@ -65,23 +64,6 @@ pub(crate) struct Servers {
     pub(crate) listings: Listings,
 }
 
-/// An open file.
-#[derive(Clone)]
-pub(crate) enum Located {
-    Here(uring::File),
-    There(Rc<RemoteFile<Dial>>),
-}
-
-impl Located {
-    /// The file's descriptor, if it has one on this machine.
-    pub(crate) fn here(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::Here(file) => Some(file.as_fd()),
-            Self::There(_) => None,
-        }
-    }
-}
-
 impl Mounts {
     pub(crate) fn new(machine: Machine, server: Option<Rc<Servers>>) -> Self {
         Self { machine, server, process: None, rank: None }
@@ -89,6 +71,13 @@ impl Mounts {
 
     pub(crate) fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// Says whether a client sees the mounts that this daemon sees.
+    pub(crate) fn shares_mounts(&self, session: u32, shares: bool) {
+        if let Some(server) = &self.server {
+            server.listings.shares_mounts(process_of(session), shares);
+        }
     }
 
     /// Returns the files that undelegated programs have written into mapped folders, and where they
@@ -102,6 +91,17 @@ impl Mounts {
         if let Some(server) = &self.server {
             server.settle().await;
         }
+    }
+
+    /// All names in a folder below a mapped one.
+    ///
+    /// # Errors
+    ///
+    /// As listing it; `ENOENT`: it is below none.
+    pub(crate) async fn list(&self, path: &CString) -> io::Result<Vec<(NameKind, Vec<u8>)>> {
+        let (server, remote) = self.find(path).ok_or(Errno::NOENT)?;
+        let bytes = server.list(self.rank, &remote).await?;
+        Ok(wire::names(&bytes).map(|(kind, name)| (kind, name.to_vec())).collect())
     }
 
     /// A remote file with everything in it that programs have written to pipes.
@@ -214,6 +214,18 @@ impl Servers {
         Ok(at)
     }
 
+    /// The names in a remote folder, as [`wire::names`] takes them.
+    async fn list(&self, rank: Option<u32>, remote: &CString) -> io::Result<Vec<u8>> {
+        let (mut names, mut from) = (Vec::new(), 0);
+        loop {
+            let call = NameCall::ReadDir { path: remote.clone(), from, room: 0 };
+            let part = self.group.name(rank, call).await?.bytes;
+            let Some(part) = Listing::decode(&part) else { return Ok(names) };
+            from = part.next;
+            names.extend(part.names);
+        }
+    }
+
     /// A local folder with the names of a remote one.
     async fn mirror(
         &self,
@@ -223,22 +235,11 @@ impl Servers {
         remote: CString,
     ) -> io::Result<Answer> {
         let (listings, number) = (self.listings.clone(), self.listings.number());
-        let mut listing = Some(Vec::new());
-        let mut from = 0;
-        loop {
-            let call = NameCall::ReadDir { path: remote.clone(), from, room: 0 };
-            let part = match self.group.name(rank, call).await {
-                // It can be entered all the same.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    listing = None;
-                    break;
-                }
-                part => part?.bytes,
-            };
-            let Some(part) = Listing::decode(&part) else { break };
-            from = part.next;
-            listing.get_or_insert_default().extend(part.names);
-        }
+        let listing = match self.list(rank, &remote).await {
+            // It can be entered all the same.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            listed => Some(listed?),
+        };
         let local = self.real_path(machine, rank, mount::local(local)).await?;
         let mirror = mirror::path(&self.folder, local.as_os_str().as_bytes());
         let path = mirror.as_os_str().as_bytes().to_vec();
@@ -449,6 +450,9 @@ impl Storage for Mounts {
         };
         server.settle().await;
         match (call, moved) {
+            (NameCall::Mirror { path }, _) if server.listings.has_view(self.process) => {
+                Ok(Answer::counted(path.into_bytes()))
+            }
             (NameCall::Mirror { path: local }, NameCall::Mirror { path: remote }) => {
                 server.mirror(&self.machine, self.rank, &local, remote).await
             }

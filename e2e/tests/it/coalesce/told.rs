@@ -189,7 +189,9 @@ fn stray_in_a_current_folder_is_kept_and_told_of() {
     let folder = Folder::new();
     let script = "cd \"$0\"; echo known >known; mkdir sub; cd sub; \
         env -u LD_PRELOAD sh -c 'echo stray >stray; : >../empty'; ls";
-    let output = run(coalescing(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
+    let mut command = coalescing(&folder);
+    command.env("KAKEHI_VIEW", "none").args(["sh", "-c", script]).arg(local(&folder));
+    let output = run(&mut command, SOON);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
     for (name, content) in [("sub/stray", "stray\n"), ("empty", "")] {

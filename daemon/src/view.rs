@@ -1,0 +1,362 @@
+//! A mapped or coalesced folder as a file system, for programs that the library does not reach.
+//!
+//! The kernel asks by `/dev/fuse`, a source of the first executor like the lanes (`device`), and is
+//! answered by the same [`Storage`] as they are. What it calls a node has a path (`nodes`), which
+//! is what `Storage` takes; `names` has the calls on these, `files` those on open files, `locks`
+//! the locks.
+//!
+//! # Coherence
+//!
+//! The kernel may keep nothing: names and attributes are valid for no time, and bytes of files
+//! bypass the page cache, but for what is mapped. On kernels that could not map such files (before
+//! 6.6) bytes are cached and compared by size and time at each read. Before anything is answered
+//! that could show it, what the clients of this daemon have staged for the file is drained. A file
+//! that is open here counts as one more opener in the registry: if anybody writes, its clients
+//! stage no more, and read nothing ahead.
+//!
+//! # Deadlock
+//!
+//! This executor answers, so it must never ask: no call here, or on it elsewhere, may touch a file
+//! below the folder. Other threads may.
+
+mod device;
+mod files;
+mod locks;
+pub(crate) mod mount;
+mod names;
+mod nodes;
+
+use std::{
+    cell::{Cell, RefCell},
+    ffi::{CStr, CString},
+    io,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use fuse::{Attributes, Operation, ROOT, Request, Settings};
+use rustix::{fs::FileType, io::Errno};
+use uring::{Buffer, Pool, write_message};
+use wire::Status;
+
+use self::{
+    device::Device,
+    files::{Handles, OpenFile},
+    locks::Locks,
+    mount::Mounted,
+    nodes::Nodes,
+};
+use crate::{
+    core::Core,
+    mail::lock,
+    names::{Identity, NameCall},
+    reactor::Reactor,
+    remote::Mounts,
+    settle,
+    storage::Storage as _,
+    verdict::errno,
+};
+
+/// Longest read or write.
+const TRANSFER_LEN_MAX: u32 = 1 << 20;
+/// Reads and writes at a time that have memory.
+const TRANSFERS: usize = 64;
+/// Bytes that the kernel may read ahead of a mapping.
+const READAHEAD: u32 = 1 << 20;
+
+/// A mounted view. Lives on the first executor.
+pub(crate) struct View {
+    core: Rc<Core<Mounts>>,
+    mounted: Mounted,
+    nodes: RefCell<Nodes>,
+    handles: RefCell<Handles>,
+    locks: Locks,
+    pool: Pool,
+    /// Whether bytes of files bypass the page cache.
+    is_direct: Cell<bool>,
+    /// The device that the folder's own files are on, at the server.
+    top_device: Cell<Option<u64>>,
+}
+
+/// What a request comes to.
+enum Reply {
+    /// Nothing is said.
+    None,
+    Message(Vec<u8>),
+    /// A message with these bytes behind it.
+    Data(Vec<u8>, Buffer),
+}
+
+impl From<Vec<u8>> for Reply {
+    fn from(message: Vec<u8>) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl View {
+    /// Mounts the view of a folder, and serves it from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mounted::at`].
+    pub(crate) fn mount(
+        core: &Rc<Core<Mounts>>,
+        reactor: &Reactor,
+        (local, is_read_only): (&Path, bool),
+    ) -> io::Result<Rc<Self>> {
+        let mounted = Mounted::at(local, is_read_only)?;
+        uring::note_elsewhere(mounted.number);
+        let heeded = reactor.heed(mounted.device.try_clone()?)?;
+        let view = Rc::new(Self {
+            core: Rc::clone(core),
+            nodes: RefCell::new(Nodes::new(mount::bytes_of(local))),
+            mounted,
+            handles: RefCell::default(),
+            locks: Locks::default(),
+            pool: Pool::reserve(TRANSFER_LEN_MAX as usize, TRANSFERS),
+            is_direct: Cell::new(false),
+            top_device: Cell::new(None),
+        });
+        core.handle.add_source(Box::new(Device::new(Rc::clone(&view), heeded)));
+        Ok(view)
+    }
+
+    /// Takes the view away: nobody finds it any more, and who has a file of it open gets errors
+    /// once the daemon is gone.
+    pub(crate) async fn end(&self) {
+        let (local, number) = (self.mounted.local.clone(), self.mounted.number);
+        let taken = self.core.storage.machine().call(move || mount::take_away(&local, number));
+        if let Err(why) = taken.await {
+            tracing::warn!("{}: not unmounted: {why}", self.mounted.local.display());
+        }
+        let open = self.handles.borrow_mut().take_files();
+        for file in open {
+            self.close(&file).await;
+        }
+    }
+
+    /// Answers one request; `data` is what was to be written.
+    async fn serve(self: Rc<Self>, request: Request, data: Buffer) {
+        let unique = request.header.unique;
+        let reply = match self.answer(&request, data).await {
+            Ok(reply) => reply,
+            Err(errno) => fuse::error(unique, errno.raw_os_error()).into(),
+        };
+        let sent = match &reply {
+            Reply::None => return,
+            Reply::Message(message) => {
+                rustix::io::write(&self.mounted.device, message).map_err(io::Error::from)
+            }
+            Reply::Data(head, data) => write_message(self.mounted.device.as_fd(), head, data),
+        };
+        // `ENOENT`: whoever asked was killed meanwhile, and does not know what was opened for it.
+        if sent.is_err_and(|why| errno(why) == Errno::NOENT) {
+            if let Some(handle) = self.handles.borrow_mut().forget_reply(unique) {
+                self.release(handle).await;
+            }
+        }
+    }
+
+    async fn answer(&self, request: &Request, data: Buffer) -> Result<Reply, Errno> {
+        let (header, unique) = (&request.header, request.header.unique);
+        match &request.operation {
+            Operation::Initialise { major, minor, readahead_max, flags } => {
+                Ok(self.initialise(unique, (*major, *minor), *readahead_max, *flags)?.into())
+            }
+            Operation::Destroy => Ok(fuse::empty(unique).into()),
+            Operation::Forget(lookups) => {
+                let mut nodes = self.nodes.borrow_mut();
+                lookups.iter().for_each(|lookups| nodes.forget(*lookups));
+                Ok(Reply::None)
+            }
+            Operation::Interrupt { unique } => {
+                self.locks.interrupt(*unique);
+                Ok(Reply::None)
+            }
+            Operation::FindLock { handle, owner, lock, is_whole } => {
+                let found = self.find_lock(*handle, (*owner, *lock), *is_whole).await?;
+                Ok(fuse::locked(unique, found).into())
+            }
+            Operation::SetLock { handle, owner, lock, is_whole, waits } => {
+                let waits = waits.then_some(unique);
+                self.set_lock(*handle, (*owner, *lock), *is_whole, waits).await?;
+                Ok(fuse::empty(unique).into())
+            }
+            Operation::Open(_)
+            | Operation::Read(_)
+            | Operation::Write(_)
+            | Operation::Flush { .. }
+            | Operation::Release { .. }
+            | Operation::Sync { .. }
+            | Operation::Allocate { .. }
+            | Operation::Seek { .. } => self.on_file(header, &request.operation, data).await,
+            Operation::Unknown(_) => Err(Errno::NOSYS),
+            _ => self.on_name(header, &request.operation).await,
+        }
+    }
+
+    /// Agrees on what both sides can do.
+    fn initialise(
+        &self,
+        unique: u64,
+        (major, minor): (u32, u32),
+        readahead_max: u32,
+        offered: u64,
+    ) -> Result<Vec<u8>, Errno> {
+        /// The version whose structures are those that are known here.
+        const MINOR: u32 = 36;
+        /// The first one that has all that is needed (Linux 4.20).
+        const MINOR_MIN: u32 = 28;
+        if major != 7 || minor < MINOR_MIN {
+            return Err(Errno::PROTO);
+        }
+        let wanted = Settings::ASYNC_READ
+            | Settings::POSIX_LOCKS
+            | Settings::ATOMIC_TRUNCATE
+            | Settings::BIG_WRITES
+            | Settings::FLOCK_LOCKS
+            | Settings::INVALIDATE
+            | Settings::PARALLEL_FOLDERS
+            | Settings::MAX_PAGES
+            | Settings::EXTENDED
+            | Settings::DIRECT_MAPS;
+        let flags = wanted & offered;
+        self.is_direct.set(flags & Settings::DIRECT_MAPS != 0);
+        let readahead_max = readahead_max.min(READAHEAD);
+        let settings = Settings { flags, readahead_max, write_max: TRANSFER_LEN_MAX };
+        Ok(fuse::initialised(unique, minor.min(MINOR), settings))
+    }
+
+    // ---- what a name leads to
+
+    fn path(&self, node: u64) -> Result<CString, Errno> {
+        self.nodes.borrow().path(node).ok_or(Errno::STALE)
+    }
+
+    fn child(&self, folder: u64, name: &CStr) -> Result<CString, Errno> {
+        self.nodes.borrow().child(folder, name).ok_or(Errno::STALE)
+    }
+
+    /// Executes a call on names.
+    async fn call(&self, call: NameCall) -> Result<Vec<u8>, Errno> {
+        self.core.storage.name(call).await.map(|answer| answer.bytes).map_err(errno)
+    }
+
+    /// What a path leads to, links not followed, with all that was staged for it.
+    async fn look(&self, path: CString) -> Result<Status, Errno> {
+        let stat = || NameCall::Stat { path: path.clone(), follow: false };
+        let status = |bytes: Vec<u8>| Status::decode(&bytes).ok_or(Errno::IO);
+        let found = status(self.call(stat()).await?)?;
+        if self.drain(found.identity()).await {
+            status(self.call(stat()).await?)
+        } else {
+            Ok(found)
+        }
+    }
+
+    /// Drains what clients have staged for a file; returns whether any has it open.
+    async fn drain(&self, identity: Identity) -> bool {
+        let openers = lock(&self.core.node.registry).openers(identity);
+        settle::drain_all(&self.core, &openers).await;
+        !openers.is_empty()
+    }
+
+    /// What a node is. By its name, unless that leads to another file by now, or is gone: then by
+    /// one of its open files.
+    async fn status(&self, node: u64) -> Result<Status, Errno> {
+        loop {
+            let path = self.nodes.borrow().path(node);
+            let Some(path) = path else { break };
+            match self.look(path).await {
+                Ok(found) if self.nodes.borrow().is(node, &found) => return Ok(found),
+                Err(why) if why != Errno::NOENT => return Err(why),
+                _ if node == ROOT => return Err(Errno::NOENT),
+                _ => self.nodes.borrow_mut().mistrust(node),
+            }
+        }
+        let file = self.handles.borrow().of_node(node).ok_or(Errno::STALE)?;
+        self.status_of(&file).await
+    }
+
+    async fn status_of(&self, file: &OpenFile) -> Result<Status, Errno> {
+        self.drain(file.identity).await;
+        self.core.storage.status(&file.located()?).await.map_err(errno)
+    }
+
+    /// A file as the kernel sees it. Files of several devices are in one view, so numbers of those
+    /// that are not on the folder's own are mixed with the device's.
+    fn attributes(&self, status: &Status) -> Attributes {
+        let top = self.top_device.get().unwrap_or(status.device);
+        let mixed = if status.device == top {
+            status.inode
+        } else {
+            status.inode ^ status.device.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 1 << 63
+        };
+        let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
+        Attributes {
+            inode: mixed,
+            size: status.size,
+            block_count: status.block_count,
+            accessed: status.accessed,
+            modified: status.modified,
+            changed: status.changed,
+            mode: status.mode,
+            link_count: narrow(status.link_count),
+            user: status.user,
+            group: status.group,
+            special_device: narrow(status.special_device),
+            block_size: narrow(status.block_size),
+        }
+    }
+
+    /// The reply that tells of a name in a folder, which the kernel knows from now on.
+    fn entry(&self, unique: u64, (folder, name): (u64, &CStr), status: &Status) -> Vec<u8> {
+        let node = self.nodes.borrow_mut().look_up(folder, name, status);
+        fuse::entry(unique, node, &self.attributes(status))
+    }
+
+    /// Notes the device of the folder itself.
+    async fn know_top(&self) {
+        if self.top_device.get().is_none() {
+            let top = self.status(ROOT).await.ok().map(|status| status.device);
+            self.top_device.set(top);
+        }
+    }
+}
+
+/// The folders of which there are to be views: each by its one true name, and none in another.
+pub(crate) fn tops<'a>(locals: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
+    let mut real: Vec<_> = locals.filter_map(|local| local.canonicalize().ok()).collect();
+    real.sort();
+    real.dedup_by(|next, above| next.starts_with(&*above));
+    real
+}
+
+/// Whether a mode is that of a regular file.
+fn is_regular(mode: u32) -> bool {
+    FileType::from_raw_mode(mode) == FileType::RegularFile
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_in_another_has_no_view_and_one_with_two_names_has_one() {
+        let base = tempfile::tempdir().expect("folder");
+        let base = base.path().canonicalize().expect("there");
+        for name in ["a/b", "a-c", "d"] {
+            std::fs::create_dir_all(base.join(name)).expect("folder");
+        }
+        std::os::unix::fs::symlink("a", base.join("link")).expect("link");
+        let locals: Vec<_> =
+            ["a/b", "link", "a", "d", "a-c", "gone"].map(|name| base.join(name)).into();
+        let expected: Vec<_> = ["a", "a-c", "d"].map(|name| base.join(name)).into();
+        let mut found = tops(locals.iter());
+        found.sort_by_key(|path| path.as_os_str().to_owned());
+        let mut expected = expected;
+        expected.sort_by_key(|path| path.as_os_str().to_owned());
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,358 @@
+//! Open files of a view, and the calls on them.
+
+use std::{cell::RefCell, collections::HashMap, ffi::CString, rc::Rc};
+
+use fuse::{Header, Open, Operation, Transfer};
+use rustix::{
+    fs::{OFlags, SeekFrom},
+    io::Errno,
+};
+use uring::Buffer;
+use wire::{NameKind, SEEK_DATA, SEEK_HOLE, Status};
+
+use super::{Reply, View};
+use crate::{
+    mail::lock,
+    names::{Identity, OpenCall},
+    remote::Located,
+    settle,
+    storage::Storage as _,
+    verdict::errno,
+};
+
+/// What is open.
+#[derive(Default)]
+pub(super) struct Handles {
+    files: HashMap<u64, Rc<OpenFile>>,
+    folders: HashMap<u64, Rc<Folder>>,
+    /// The requests that were answered by a handle last: the kernel may not have taken it.
+    answered: HashMap<u64, u64>,
+    next: u64,
+}
+
+/// An open file.
+pub(super) struct OpenFile {
+    pub(super) node: u64,
+    pub(super) identity: Identity,
+    can_read: bool,
+    can_write: bool,
+    appends: bool,
+    located: RefCell<Option<Located>>,
+}
+
+/// An open folder, as it was when it was last read from its start.
+#[derive(Default)]
+pub(super) struct Folder(RefCell<Option<Rc<Vec<(NameKind, Vec<u8>)>>>>);
+
+impl OpenFile {
+    pub(super) fn located(&self) -> Result<Located, Errno> {
+        self.located.borrow().clone().ok_or(Errno::BADF)
+    }
+}
+
+impl Handles {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub(super) fn add_file(&mut self, file: OpenFile) -> u64 {
+        let number = self.number();
+        self.files.insert(number, Rc::new(file));
+        number
+    }
+
+    pub(super) fn add_folder(&mut self) -> u64 {
+        let number = self.number();
+        self.folders.insert(number, Rc::default());
+        number
+    }
+
+    pub(super) fn file(&self, handle: u64) -> Result<Rc<OpenFile>, Errno> {
+        self.files.get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    pub(super) fn folder(&self, handle: u64) -> Result<Rc<Folder>, Errno> {
+        self.folders.get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    pub(super) fn remove_folder(&mut self, handle: u64) {
+        self.folders.remove(&handle);
+    }
+
+    /// An open file of a node, one that may be written if there is one.
+    pub(super) fn of_node(&self, node: u64) -> Option<Rc<OpenFile>> {
+        let of_node = |file: &&Rc<OpenFile>| file.node == node;
+        self.files.values().filter(of_node).max_by_key(|file| file.can_write).cloned()
+    }
+
+    /// One by which a file without a name can be opened once more.
+    fn like(&self, node: u64, flags: OFlags) -> Option<Rc<OpenFile>> {
+        let (reads, writes) = access(flags);
+        let fits = |file: &&Rc<OpenFile>| {
+            file.node == node
+                && (file.can_read || !reads)
+                && (file.can_write || !writes)
+                && file.appends == flags.contains(OFlags::APPEND)
+        };
+        self.files.values().find(fits).cloned()
+    }
+
+    /// One that writes where it is told to.
+    fn in_place(&self, node: u64) -> Option<Rc<OpenFile>> {
+        let fits = |file: &&Rc<OpenFile>| file.node == node && file.can_write && !file.appends;
+        self.files.values().find(fits).cloned()
+    }
+
+    /// Everything that is open, which is closed then.
+    pub(super) fn take_files(&mut self) -> Vec<Rc<OpenFile>> {
+        self.files.drain().map(|(_, file)| file).collect()
+    }
+
+    fn answered(&mut self, unique: u64, handle: u64) {
+        self.answered.retain(|_, known| *known != handle);
+        self.answered.insert(unique, handle);
+    }
+
+    /// What was opened for a request whose answer nobody has taken.
+    pub(super) fn forget_reply(&mut self, unique: u64) -> Option<u64> {
+        self.answered.remove(&unique)
+    }
+}
+
+impl Folder {
+    /// The names, read anew where a listing begins.
+    pub(super) async fn names(
+        &self,
+        view: &View,
+        node: u64,
+        at: u64,
+    ) -> Result<Rc<Vec<(NameKind, Vec<u8>)>>, Errno> {
+        let known = self.0.borrow().clone().filter(|_| at > 0);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let path = view.path(node)?;
+        let names = Rc::new(view.core.storage.list(&path).await.map_err(errno)?);
+        *self.0.borrow_mut() = Some(Rc::clone(&names));
+        Ok(names)
+    }
+}
+
+/// Whether a file is opened to be read, and to be written.
+fn access(flags: OFlags) -> (bool, bool) {
+    match flags & OFlags::RWMODE {
+        OFlags::WRONLY => (false, true),
+        OFlags::RDWR => (true, true),
+        _ => (true, false),
+    }
+}
+
+impl View {
+    /// A call on an open file, or the one that opens it.
+    pub(super) async fn on_file(
+        &self,
+        header: &Header,
+        operation: &Operation,
+        data: Buffer,
+    ) -> Result<Reply, Errno> {
+        let unique = header.unique;
+        let file = |handle: u64| self.handles.borrow().file(handle);
+        let reply = match *operation {
+            Operation::Open(open) => self.open_node(header, open).await?,
+            Operation::Read(transfer) => return self.read(unique, transfer).await,
+            Operation::Write(transfer) => {
+                let len = self.write(transfer, data).await?;
+                fuse::written(unique, len)
+            }
+            Operation::Flush { handle, owner } => {
+                self.unlock_all(&*file(handle)?, owner).await;
+                fuse::empty(unique)
+            }
+            Operation::Release { handle } => {
+                self.release(handle).await;
+                fuse::empty(unique)
+            }
+            Operation::Sync { handle, data_only } => {
+                let file = file(handle)?;
+                self.drain(file.identity).await;
+                self.core.storage.sync(&file.located()?, data_only).await.map_err(errno)?;
+                fuse::empty(unique)
+            }
+            Operation::Allocate { handle, at, len, mode } => {
+                let file = file(handle)?;
+                self.drain(file.identity).await;
+                let done = self.core.storage.allocate(&file.located()?, mode, at, len).await;
+                done.map_err(errno)?;
+                fuse::empty(unique)
+            }
+            Operation::Seek { handle, at, whence } => {
+                let file = file(handle)?;
+                self.drain(file.identity).await;
+                let to = match whence {
+                    SEEK_DATA => SeekFrom::Data(at),
+                    SEEK_HOLE => SeekFrom::Hole(at),
+                    _ => return Err(Errno::INVAL),
+                };
+                let found = self.core.storage.seek(&file.located()?, to).await;
+                fuse::position(unique, found.map_err(errno)?)
+            }
+            _ => return Err(Errno::NOSYS),
+        };
+        Ok(reply.into())
+    }
+
+    async fn open_node(&self, header: &Header, open: Open) -> Result<Vec<u8>, Errno> {
+        let path = self.nodes.borrow().path(header.node);
+        let (located, status) = match path {
+            Some(path) => self.open_path(path, open).await?,
+            None => self.open_unnamed(header.node, open).await?,
+        };
+        if !self.nodes.borrow().is(header.node, &status) {
+            self.core.storage.close(located).await.map_err(errno)?;
+            return Err(Errno::STALE); // The kernel looks the name up again.
+        }
+        let handle = self.keep(header, (header.node, &status), open.flags, located).await;
+        Ok(fuse::opened(header.unique, handle, self.is_direct.get()))
+    }
+
+    /// Opens a path for the kernel, which has followed all links.
+    pub(super) async fn open_path(
+        &self,
+        path: CString,
+        open: Open,
+    ) -> Result<(Located, Status), Errno> {
+        let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | OFlags::CREATE | OFlags::EXCL;
+        let flags = OFlags::from_bits_retain(open.flags);
+        if flags.contains(OFlags::TRUNC) {
+            // What was written before must not come behind it.
+            self.look(path.clone()).await.ok();
+        }
+        let flags = (flags & kept) | OFlags::NOFOLLOW;
+        let call = OpenCall { path, flags: flags.bits(), mode: open.mode };
+        self.core.storage.open(call).await.map_err(errno)
+    }
+
+    /// Opens a file that has no name any more, as by `/proc/self/fd/3`: what has it open already.
+    async fn open_unnamed(&self, node: u64, open: Open) -> Result<(Located, Status), Errno> {
+        let flags = OFlags::from_bits_retain(open.flags);
+        let file = self.handles.borrow().like(node, flags).ok_or(Errno::STALE)?;
+        let located = file.located()?;
+        if flags.contains(OFlags::TRUNC) {
+            self.core.storage.truncate(&located, 0).await.map_err(errno)?;
+        }
+        let status = self.status_of(&file).await?;
+        Ok((located, status))
+    }
+
+    /// Takes an open file in: its clients stage no more if somebody writes. Returns its handle.
+    pub(super) async fn keep(
+        &self,
+        header: &Header,
+        (node, status): (u64, &Status),
+        flags: u32,
+        located: Located,
+    ) -> u64 {
+        let flags = OFlags::from_bits_retain(flags);
+        let (identity, (can_read, can_write)) = (status.identity(), access(flags));
+        let inodes = &self.core.node.shared().inodes;
+        inodes.add(identity.0, identity.1);
+        let others = lock(&self.core.node.registry).view(identity, can_write);
+        inodes.tell(identity.0, identity.1);
+        settle::drain_all(&self.core, &others).await;
+        let appends = flags.contains(OFlags::APPEND);
+        let located = RefCell::new(Some(located));
+        let mut handles = self.handles.borrow_mut();
+        let file = OpenFile { node, identity, can_read, can_write, appends, located };
+        let handle = handles.add_file(file);
+        handles.answered(header.unique, handle);
+        handle
+    }
+
+    /// Closes a handle.
+    pub(super) async fn release(&self, handle: u64) {
+        let file = {
+            let mut handles = self.handles.borrow_mut();
+            handles.answered.retain(|_, known| *known != handle);
+            handles.files.remove(&handle)
+        };
+        if let Some(file) = file {
+            self.close(&file).await;
+        }
+    }
+
+    pub(super) async fn close(&self, file: &OpenFile) {
+        let (device, inode) = file.identity;
+        if let Some(located) = file.located.take() {
+            if let Err(why) = self.core.storage.close(located).await {
+                tracing::warn!("a file that was written through its view: {why}");
+            }
+        }
+        lock(&self.core.node.registry).unview(file.identity, file.can_write);
+        self.core.node.shared().inodes.remove(device, inode);
+    }
+
+    async fn read(&self, unique: u64, transfer: Transfer) -> Result<Reply, Errno> {
+        let file = self.handles.borrow().file(transfer.handle)?;
+        self.drain(file.identity).await;
+        let (located, into) = (file.located()?, self.pool.take().await);
+        let (len, mut done) = (transfer.len as usize, 0);
+        let into = into.prefix(len);
+        while done < into.len() {
+            let at = transfer.at.checked_add(done as u64).ok_or(Errno::INVAL)?;
+            match self.core.storage.read(&located, at, into.suffix(done).into()).await {
+                Ok(0) => break,
+                Ok(len) => done += len,
+                Err(_) if done > 0 => break,
+                Err(why) => return Err(errno(why)),
+            }
+        }
+        Ok(Reply::Data(fuse::read_header(unique, done), into.prefix(done)))
+    }
+
+    async fn write(&self, transfer: Transfer, data: Buffer) -> Result<u32, Errno> {
+        let mut file = self.handles.borrow().file(transfer.handle)?;
+        if transfer.is_cached && file.appends {
+            // What was changed in a mapping has its place.
+            let in_place = self.handles.borrow().in_place(file.node);
+            file = match in_place {
+                Some(file) => file,
+                None => return self.write_apart(&file, transfer, data).await,
+            };
+        }
+        self.drain(file.identity).await;
+        self.put(&file.located()?, transfer.at, &data).await
+    }
+
+    /// Writes in place to a file that is only open to append.
+    async fn write_apart(
+        &self,
+        file: &OpenFile,
+        transfer: Transfer,
+        data: Buffer,
+    ) -> Result<u32, Errno> {
+        let open = Open { flags: OFlags::WRONLY.bits(), mode: 0 };
+        let (located, status) = self.open_path(self.path(file.node)?, open).await?;
+        let written = match status.identity() == file.identity {
+            true => self.put(&located, transfer.at, &data).await,
+            false => Err(Errno::STALE),
+        };
+        let closed = self.core.storage.close(located).await.map_err(errno);
+        written.and_then(|len| closed.map(|()| len))
+    }
+
+    /// Writes until all is written, or an error stops it.
+    async fn put(&self, located: &Located, at: u64, data: &Buffer) -> Result<u32, Errno> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = at.checked_add(done as u64).ok_or(Errno::FBIG)?;
+            match self.core.storage.write(located, at, data.suffix(done).into()).await {
+                Ok(0) if done == 0 => return Err(Errno::IO),
+                Err(why) if done == 0 => return Err(errno(why)),
+                Ok(0) | Err(_) => break,
+                Ok(len) => done += len,
+            }
+        }
+        u32::try_from(done).map_err(|_| Errno::IO)
+    }
+}

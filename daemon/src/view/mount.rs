@@ -1,0 +1,222 @@
+//! Mounting a folder's view, and unmounting it.
+//!
+//! Root mounts it itself, for everybody; others by `fusermount3`, for themselves. Whether a mount
+//! is there is read from `/proc/self/mountinfo`: to ask the folder would be a request to the view.
+
+use std::{
+    ffi::CString,
+    fs, io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    fs::{Mode, OFlags, makedev, open},
+    io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd},
+    mount::{MountFlags, UnmountFlags, mount, unmount},
+    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+    process::{getegid, geteuid},
+};
+
+use crate::socket;
+
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+/// The type of these mounts, for whoever lists them.
+const TYPE: &str = "fuse.kakehi";
+const SOURCE: &str = "kakehi";
+/// Tells the helper where to send the descriptor.
+const HELPER_SOCKET: &str = "_FUSE_COMMFD";
+
+/// How long a view may take to say that it is served.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+/// Views of killed daemons that may lie over each other.
+const LAYERS_MAX: usize = 16;
+
+/// A mounted view.
+#[derive(Debug)]
+pub(super) struct Mounted {
+    /// The folder.
+    pub(super) local: PathBuf,
+    /// Where the kernel's requests come from.
+    pub(super) device: OwnedFd,
+    /// Its files' device number.
+    pub(super) number: u64,
+    /// True if everybody may use it, as far as modes let them.
+    pub(super) is_for_all: bool,
+}
+
+impl Mounted {
+    /// Mounts a view at `local`, an absolute path without links.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: another job's view is there. Else what refused: the device, `mount(2)`, or the
+    /// helper.
+    pub(super) fn at(local: &Path, is_read_only: bool) -> io::Result<Self> {
+        clear(local)?;
+        if found_at(local).is_some() {
+            return Err(Errno::BUSY.into());
+        }
+        let is_for_all = geteuid().is_root();
+        let mount = if is_for_all { mount_directly } else { mount_by_helper };
+        let device = mount(local, is_read_only)?;
+        let number = found_at(local).ok_or(Errno::NOENT)?;
+        Ok(Self { local: local.to_owned(), device, number, is_for_all })
+    }
+}
+
+impl Drop for Mounted {
+    /// Nothing is left at the folder when the daemon is gone.
+    fn drop(&mut self) {
+        take_away(&self.local, self.number).ok();
+    }
+}
+
+fn mount_directly(local: &Path, is_read_only: bool) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let device = open(DEVICE, flags, Mode::empty())?;
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let data = format!(
+        "fd={},rootmode=40000,user_id={user},group_id={group},default_permissions,allow_other",
+        device.as_raw_fd()
+    );
+    let access = if is_read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | access;
+    mount(SOURCE, local, TYPE, flags, &*CString::new(data)?)?;
+    Ok(device)
+}
+
+/// Has the set-user-id helper mount, which sends the device's descriptor back.
+fn mount_by_helper(local: &Path, is_read_only: bool) -> io::Result<OwnedFd> {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let (ours, its) = pair;
+    let flags = fcntl_getfd(&its)? - FdFlags::CLOEXEC;
+    fcntl_setfd(&its, flags)?;
+    let mut helper = Command::new(HELPER);
+    let access = if is_read_only { "ro" } else { "rw" };
+    let options = format!("{access},nosuid,nodev,fsname={SOURCE},subtype=kakehi");
+    helper.args(["-o", &options, "--"]).arg(local);
+    helper.env(HELPER_SOCKET, its.as_raw_fd().to_string()).current_dir("/");
+    let output = helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    drop(its);
+    let output = output?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(said.trim().to_owned()));
+    }
+    let packet = socket::receive(&ours)?.ok_or(Errno::PROTO)?;
+    let device = packet.fds.into_iter().next().ok_or(Errno::PROTO)?;
+    let flags = rustix::fs::fcntl_getfl(&device)?;
+    rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
+    Ok(device)
+}
+
+/// Takes a view away; who has files of it open keeps these.
+pub(super) fn take_away(local: &Path, number: u64) -> io::Result<()> {
+    // Somebody else's may be over it, or it may have been taken away by hand.
+    if found_at(local) != Some(number) {
+        return Ok(());
+    }
+    detach(local)
+}
+
+fn detach(local: &Path) -> io::Result<()> {
+    if geteuid().is_root() {
+        return Ok(unmount(local, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?);
+    }
+    let mut helper = Command::new(HELPER);
+    helper.args(["-u", "-q", "-z", "--"]).arg(local).current_dir("/");
+    helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = helper.status()?;
+    if status.success() { Ok(()) } else { Err(Errno::PERM.into()) }
+}
+
+/// Takes away what daemons that were killed have left at a folder: views that nobody serves.
+///
+/// # Errors
+///
+/// One cannot be taken away.
+pub fn clear(local: &Path) -> io::Result<()> {
+    // A killed job may have been mounted over another.
+    for _ in 0..LAYERS_MAX {
+        if found_at(local).is_none() || is_served(local) {
+            return Ok(());
+        }
+        detach(local)?;
+    }
+    Ok(())
+}
+
+/// Whether somebody serves the view there. One whose daemon hangs is served.
+fn is_served(local: &Path) -> bool {
+    let (answer, found) = mpsc::channel();
+    let local = local.to_owned();
+    // The kernel answers for a connection that is gone, and asks nobody.
+    thread::spawn(move || answer.send(rustix::fs::statfs(local).err()).ok());
+    let found = found.recv_timeout(ANSWERS_WITHIN);
+    !matches!(found, Ok(Some(Errno::NOTCONN | Errno::CONNABORTED)))
+}
+
+/// The device number of the view that is mounted at a folder, over all else.
+fn found_at(local: &Path) -> Option<u64> {
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let lines = mounts.split(|byte| *byte == b'\n');
+    let (is_ours, number) = lines.filter_map(|line| mount_of(line, local)).last()?;
+    is_ours.then_some(number)
+}
+
+/// Whether a line of `mountinfo` is a view's, and its device number, if it is mounted at `local`.
+fn mount_of(line: &[u8], local: &Path) -> Option<(bool, u64)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut fields = line.split(' ');
+    let (major, minor) = fields.nth(2)?.split_once(':')?;
+    let number = makedev(major.parse().ok()?, minor.parse().ok()?);
+    let place = fields.nth(1)?;
+    if unescaped(place) != local {
+        return None;
+    }
+    let (_, system) = line.split_once(" - ")?;
+    Some((system.split(' ').next() == Some(TYPE), number))
+}
+
+/// A path of `mountinfo`, in which blanks and the like are three octal digits.
+fn unescaped(text: &str) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        let code = (*first == b'\\').then(|| behind.get(..3)).flatten();
+        let code =
+            code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = code.and_then(|_| behind.get(3..)).unwrap_or(behind);
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// The bytes of a path.
+pub(super) fn bytes_of(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn view_is_found_by_its_type_and_its_place() {
+        let line = b"36 35 0:45 / /data/a\\040b rw,nosuid - fuse.kakehi kakehi rw,user_id=0";
+        let found = |place: &str| mount_of(line, Path::new(place));
+        assert_eq!(found("/data/a b"), Some((true, makedev(0, 45))));
+        assert_eq!(found("/data/a"), None);
+        let other = b"36 35 8:1 / /data rw shared:1 - ext4 /dev/sda1 rw";
+        assert_eq!(mount_of(other, Path::new("/data")), Some((false, makedev(8, 1))));
+        assert_eq!(mount_of(b"", Path::new("/")), None);
+    }
+}

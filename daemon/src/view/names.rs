@@ -1,0 +1,278 @@
+//! Calls on names in a view.
+
+use std::ffi::{CStr, CString};
+
+use fuse::{Changes, Header, Names, Open, Operation, Time, Transfer};
+use rustix::{
+    fs::{FileType, OFlags, RenameFlags},
+    io::Errno,
+    process::{getegid, geteuid},
+};
+use wire::{FileSystem, NameKind, Status, Times};
+
+use super::{Reply, View, is_regular};
+use crate::{
+    names::{Attributes, NameCall},
+    storage::Storage as _,
+    verdict::errno,
+};
+
+/// The number of a name whose file nobody has looked at.
+const UNKNOWN: u64 = 0xffff_ffff;
+/// Nanoseconds that say "now", and "as it is" (`utimensat(2)`).
+const NOW: i64 = (1 << 30) - 1;
+const OMIT: i64 = (1 << 30) - 2;
+/// A user or group that stays.
+const STAYS: u32 = u32::MAX;
+
+impl View {
+    /// A call on a name, or on a folder.
+    pub(super) async fn on_name(
+        &self,
+        header: &Header,
+        operation: &Operation,
+    ) -> Result<Reply, Errno> {
+        let (unique, node) = (header.unique, header.node);
+        let reply = match operation {
+            Operation::Lookup { name } => {
+                self.know_top().await;
+                let status = self.look(self.child(node, name)?).await?;
+                self.entry(unique, (node, name), &status)
+            }
+            Operation::GetAttributes { handle } => {
+                self.know_top().await;
+                let file = handle.and_then(|handle| self.handles.borrow().file(handle).ok());
+                let status = match file {
+                    Some(file) => self.status_of(&file).await?,
+                    None => self.status(node).await?,
+                };
+                fuse::attributes(unique, &self.attributes(&status))
+            }
+            Operation::SetAttributes(changes) => {
+                let status = self.set(node, *changes).await?;
+                fuse::attributes(unique, &self.attributes(&status))
+            }
+            Operation::ReadLink => {
+                let path = self.path(node)?;
+                fuse::text(unique, &self.call(NameCall::ReadLink { path }).await?)
+            }
+            Operation::FileSystem => {
+                let path = self.path(node)?;
+                let found = self.call(NameCall::FileSystem { path }).await?;
+                let found = FileSystem::decode(&found).ok_or(Errno::IO)?;
+                file_system(unique, &found)
+            }
+            Operation::Access { mode } => {
+                let (path, mode) = (self.path(node)?, *mode);
+                self.call(NameCall::Access { path, mode }).await?;
+                fuse::empty(unique)
+            }
+            Operation::OpenFolder => {
+                let handle = self.handles.borrow_mut().add_folder();
+                fuse::opened(unique, handle, false)
+            }
+            Operation::ReadFolder(transfer) => self.read_folder(header, *transfer).await?,
+            Operation::ReleaseFolder { handle } => {
+                self.handles.borrow_mut().remove_folder(*handle);
+                fuse::empty(unique)
+            }
+            Operation::SyncFolder => {
+                let path = self.path(node)?;
+                self.call(NameCall::SyncFolder { path }).await?;
+                fuse::empty(unique)
+            }
+            Operation::Create { name, open } => self.create(header, name, *open).await?,
+            operation => self.change_names(header, operation).await?,
+        };
+        Ok(reply.into())
+    }
+
+    /// A call that makes a name, removes it, or moves it.
+    async fn change_names(&self, header: &Header, operation: &Operation) -> Result<Vec<u8>, Errno> {
+        let (unique, folder) = (header.unique, header.node);
+        match operation {
+            Operation::MakeFolder { name, mode } => {
+                let path = self.child(folder, name)?;
+                let call = NameCall::MakeDir { path: path.clone(), mode: mode & 0o7777 };
+                self.call(call).await?;
+                return self.made(header, name, path).await;
+            }
+            Operation::Symlink { name, text } => {
+                let path = self.child(folder, name)?;
+                self.call(NameCall::Symlink { text: text.clone(), name: path.clone() }).await?;
+                return self.made(header, name, path).await;
+            }
+            Operation::MakeNode { name, mode } => {
+                if !is_regular(*mode) {
+                    return Err(Errno::OPNOTSUPP);
+                }
+                let path = self.child(folder, name)?;
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+                let open = Open { flags: flags.bits(), mode: mode & 0o7777 };
+                let (located, _) = self.open_path(path.clone(), open).await?;
+                self.core.storage.close(located).await.map_err(errno)?;
+                return self.made(header, name, path).await;
+            }
+            Operation::Link { node, name } => {
+                let (from, to) = (self.path(*node)?, self.child(folder, name)?);
+                self.call(NameCall::Link { from, to: to.clone() }).await?;
+                let status = self.look(to).await?;
+                return Ok(self.entry(unique, (folder, name), &status));
+            }
+            Operation::Unlink { name } => {
+                self.call(NameCall::Unlink { path: self.child(folder, name)? }).await?;
+                self.nodes.borrow_mut().remove(folder, name);
+            }
+            Operation::RemoveFolder { name } => {
+                self.call(NameCall::RemoveDir { path: self.child(folder, name)? }).await?;
+                self.nodes.borrow_mut().remove(folder, name);
+            }
+            Operation::Rename { name, to_folder, to_name, flags } => {
+                let (from, to) = ((folder, &**name), (*to_folder, &**to_name));
+                self.rename(from, to, *flags).await?;
+            }
+            _ => return Err(Errno::NOSYS),
+        }
+        Ok(fuse::empty(unique))
+    }
+
+    async fn rename(&self, from: (u64, &CStr), to: (u64, &CStr), flags: u32) -> Result<(), Errno> {
+        let call = NameCall::Rename {
+            from: self.child(from.0, from.1)?,
+            to: self.child(to.0, to.1)?,
+            flags,
+        };
+        self.call(call).await?;
+        let mut nodes = self.nodes.borrow_mut();
+        if RenameFlags::from_bits_retain(flags).contains(RenameFlags::EXCHANGE) {
+            nodes.exchange(from, to);
+        } else {
+            nodes.rename(from, to);
+        }
+        Ok(())
+    }
+
+    /// The reply that tells of what was just made.
+    async fn made(&self, header: &Header, name: &CStr, path: CString) -> Result<Vec<u8>, Errno> {
+        self.give(header, &path).await?;
+        let status = self.look(path).await?;
+        Ok(self.entry(header.unique, (header.node, name), &status))
+    }
+
+    /// Makes what was made by the daemon that of who asked, if that is somebody else.
+    async fn give(&self, header: &Header, path: &CStr) -> Result<bool, Errno> {
+        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+        let is_else = |id: u32, own: u32| if id == own { STAYS } else { id };
+        let (user, group) = (is_else(header.user, user), is_else(header.group, group));
+        if !self.mounted.is_for_all || (user, group) == (STAYS, STAYS) {
+            return Ok(false);
+        }
+        let (path, what) = (path.to_owned(), Attributes::Owner(user, group));
+        self.call(NameCall::Set { path, follow: false, what }).await?;
+        Ok(true)
+    }
+
+    async fn create(&self, header: &Header, name: &CStr, open: Open) -> Result<Vec<u8>, Errno> {
+        let path = self.child(header.node, name)?;
+        let open = Open { mode: open.mode & 0o7777, ..open };
+        let was_there = self.mounted.is_for_all && self.look(path.clone()).await.is_ok();
+        let (located, mut status) = self.open_path(path.clone(), open).await?;
+        if !was_there && self.give(header, &path).await? {
+            status = self.core.storage.status(&located).await.map_err(errno)?;
+        }
+        let node = self.nodes.borrow_mut().look_up(header.node, name, &status);
+        let handle = self.keep(header, (node, &status), open.flags, located).await;
+        let attributes = self.attributes(&status);
+        Ok(fuse::created(header.unique, (node, &attributes), handle, self.is_direct.get()))
+    }
+
+    async fn read_folder(&self, header: &Header, transfer: Transfer) -> Result<Vec<u8>, Errno> {
+        let folder = self.handles.borrow().folder(transfer.handle)?;
+        let names = folder.names(self, header.node, transfer.at).await?;
+        let dots = [(NameKind::Folder, &b"."[..]), (NameKind::Folder, b"..")];
+        let all = names.iter().map(|(kind, name)| (*kind, &name[..]));
+        let mut part = Names::new(transfer.len as usize);
+        let (from, mut next) = (usize::try_from(transfer.at).map_err(|_| Errno::INVAL)?, 0);
+        for (kind, name) in dots.into_iter().chain(all).skip(from) {
+            next += 1;
+            let kind = match kind {
+                NameKind::File => FileType::RegularFile.as_raw_mode(),
+                NameKind::Folder => FileType::Directory.as_raw_mode(),
+                NameKind::Link => FileType::Symlink.as_raw_mode(),
+                NameKind::Other => 0,
+            };
+            if !part.push((UNKNOWN, kind), transfer.at + next, name) {
+                break;
+            }
+        }
+        Ok(part.reply(header.unique))
+    }
+
+    /// Sets attributes of a node, and tells what it is then.
+    async fn set(&self, node: u64, changes: Changes) -> Result<Status, Errno> {
+        let named = changes.handle.and_then(|handle| self.handles.borrow().file(handle).ok());
+        let path = self.nodes.borrow().path(node);
+        // One that has no name any more can be reached by an open file only.
+        let file = named.or_else(|| match path {
+            Some(_) => None,
+            None => self.handles.borrow().of_node(node),
+        });
+        let storage = &self.core.storage;
+        if let Some(len) = changes.size {
+            match &file {
+                Some(file) => {
+                    self.drain(file.identity).await;
+                    storage.truncate(&file.located()?, len).await.map_err(errno)?;
+                }
+                None => {
+                    let path = self.path(node)?;
+                    self.look(path.clone()).await?;
+                    self.call(NameCall::Truncate { path, len }).await?;
+                }
+            }
+        }
+        for what in attributes(&changes).into_iter().flatten() {
+            match &file {
+                Some(file) => {
+                    self.drain(file.identity).await;
+                    storage.set(&file.located()?, what).await.map_err(errno)?;
+                }
+                None => {
+                    let path = self.path(node)?;
+                    self.look(path.clone()).await?;
+                    // The kernel sets no mode of a link.
+                    let follow = matches!(what, Attributes::Mode(_));
+                    self.call(NameCall::Set { path, follow, what }).await?;
+                }
+            }
+        }
+        match &file {
+            Some(file) => self.status_of(file).await,
+            None => self.status(node).await,
+        }
+    }
+}
+
+/// The attributes to set, in the order in which they are: an owner may take bits off a mode.
+fn attributes(changes: &Changes) -> [Option<Attributes>; 3] {
+    let owner = (changes.user, changes.group);
+    let owner = (owner != (None, None))
+        .then(|| Attributes::Owner(owner.0.unwrap_or(STAYS), owner.1.unwrap_or(STAYS)));
+    let mode = changes.mode.map(|mode| Attributes::Mode(mode & 0o7777));
+    let time = |time: Option<Time>| match time {
+        None => (0, OMIT),
+        Some(Time::Now) => (0, NOW),
+        Some(Time::At(seconds, nanoseconds)) => (seconds, i64::from(nanoseconds)),
+    };
+    let times = (changes.accessed, changes.modified);
+    let times = (times != (None, None))
+        .then(|| Attributes::Times(Times { accessed: time(times.0), modified: time(times.1) }));
+    [owner, mode, times]
+}
+
+fn file_system(unique: u64, found: &FileSystem) -> Vec<u8> {
+    let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
+    let counts =
+        [found.block_count, found.free, found.available, found.inode_count, found.inodes_free];
+    fuse::file_system(unique, counts, narrow(found.block_size), narrow(found.name_len_max))
+}

@@ -1,0 +1,290 @@
+//! The nodes of a view: what the kernel calls a file by, and the names that lead there.
+//!
+//! The kernel gets to know a node when it looks a name up, and says how many lookups it forgets; a
+//! node that it knows no more is gone. A node has every name that the kernel has looked it up by:
+//! of a file with several, whichever is left leads there. One that has none was unlinked, and only
+//! its open files are left.
+
+use std::{
+    collections::HashMap,
+    ffi::{CStr, CString},
+};
+
+use fuse::{Lookups, ROOT};
+use rustix::fs::FileType;
+use wire::Status;
+
+use crate::names::{Identity, is_same};
+
+/// A name in a folder.
+type Name = (u64, Vec<u8>);
+
+/// All nodes of a view.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    /// The path of the folder that is mounted.
+    top: Vec<u8>,
+    nodes: HashMap<u64, Node>,
+    by_name: HashMap<Name, u64>,
+    by_identity: HashMap<Identity, u64>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    names: Vec<Name>,
+    lookups: u64,
+    identity: Identity,
+    born: u64,
+    is_folder: bool,
+}
+
+impl Nodes {
+    pub(super) fn new(top: &[u8]) -> Self {
+        let (nodes, by_name, by_identity) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { top: top.to_vec(), nodes, by_name, by_identity, next: ROOT + 1 }
+    }
+
+    /// The path of a node, by any name that is left; `None`: it has none.
+    pub(super) fn path(&self, node: u64) -> Option<CString> {
+        let mut parts: Vec<&[u8]> = Vec::new();
+        let mut at = node;
+        while at != ROOT {
+            let names = &self.nodes.get(&at)?.names;
+            let is_known = |name: &&Name| name.0 == ROOT || self.nodes.contains_key(&name.0);
+            let (folder, name) = names.iter().rev().find(is_known)?;
+            parts.push(name);
+            at = *folder;
+        }
+        let parts = parts.into_iter().rev();
+        CString::new(parts.fold(self.top.clone(), |path, part| [&path, &b"/"[..], part].concat()))
+            .ok()
+    }
+
+    /// The path of a name in a folder.
+    pub(super) fn child(&self, folder: u64, name: &CStr) -> Option<CString> {
+        let folder = self.path(folder)?.into_bytes();
+        CString::new([&folder, &b"/"[..], name.to_bytes()].concat()).ok()
+    }
+
+    /// The kernel learns the node of a name, which leads to a file of this status.
+    pub(super) fn look_up(&mut self, folder: u64, name: &CStr, status: &Status) -> u64 {
+        let name = (folder, name.to_bytes().to_vec());
+        let node = self.known(&name, status).unwrap_or_else(|| self.add(status));
+        if let Some(found) = self.nodes.get_mut(&node) {
+            found.lookups += 1;
+            // A folder has one name: by another it was moved.
+            let others =
+                if found.is_folder { std::mem::take(&mut found.names) } else { Vec::new() };
+            // The last one leads there for sure.
+            found.names.retain(|other| *other != name);
+            found.names.push(name.clone());
+            others.iter().filter(|other| **other != name).for_each(|other| {
+                self.by_name.remove(other);
+            });
+        }
+        if let Some(other) = self.by_name.insert(name.clone(), node).filter(|other| *other != node)
+        {
+            self.unname(other, &name);
+        }
+        node
+    }
+
+    /// The node that a file of this status has, if the kernel knows it.
+    fn known(&self, name: &Name, status: &Status) -> Option<u64> {
+        let candidates = [self.by_name.get(name), self.by_identity.get(&status.identity())];
+        let is_it = |number: &&u64| {
+            let node = self.nodes.get(number);
+            node.is_some_and(|node| {
+                is_same((node.identity, node.born), (status.identity(), status.born))
+                    && node.is_folder == is_folder(status)
+            })
+        };
+        candidates.into_iter().flatten().find(is_it).copied()
+    }
+
+    fn add(&mut self, status: &Status) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        let (names, identity, born) = (Vec::new(), status.identity(), status.born);
+        let node = Node { names, lookups: 0, identity, born, is_folder: is_folder(status) };
+        self.nodes.insert(number, node);
+        self.by_identity.insert(identity, number);
+        number
+    }
+
+    /// The kernel forgets lookups of a node.
+    pub(super) fn forget(&mut self, lookups: Lookups) {
+        let Some(node) = self.nodes.get_mut(&lookups.node) else { return };
+        node.lookups = node.lookups.saturating_sub(lookups.count);
+        if node.lookups > 0 {
+            return;
+        }
+        let Some(node) = self.nodes.remove(&lookups.node) else { return };
+        for name in &node.names {
+            if self.by_name.get(name) == Some(&lookups.node) {
+                self.by_name.remove(name);
+            }
+        }
+        self.strip(node.identity, lookups.node);
+    }
+
+    /// The name by which a node's path was found leads elsewhere by now.
+    pub(super) fn mistrust(&mut self, node: u64) {
+        let found = self.nodes.get(&node).and_then(|node| node.names.last().cloned());
+        if let Some(name) = found {
+            self.by_name.remove(&name);
+            self.unname(node, &name);
+        }
+    }
+
+    /// A name leads nowhere any more.
+    pub(super) fn remove(&mut self, folder: u64, name: &CStr) {
+        let name = (folder, name.to_bytes().to_vec());
+        if let Some(node) = self.by_name.remove(&name) {
+            self.unname(node, &name);
+        }
+    }
+
+    /// A name has become another one.
+    pub(super) fn rename(&mut self, from: (u64, &CStr), to: (u64, &CStr)) {
+        self.remove(to.0, to.1);
+        let from = (from.0, from.1.to_bytes().to_vec());
+        let Some(number) = self.by_name.remove(&from) else { return };
+        let to = (to.0, to.1.to_bytes().to_vec());
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.names.retain(|name| *name != from);
+            node.names.push(to.clone());
+            self.by_name.insert(to, number);
+        }
+    }
+
+    /// Two names have changed places.
+    pub(super) fn exchange(&mut self, one: (u64, &CStr), other: (u64, &CStr)) {
+        let name = |(folder, name): (u64, &CStr)| (folder, name.to_bytes().to_vec());
+        let (one, other) = (name(one), name(other));
+        let [first, second] = [&one, &other].map(|name| self.by_name.remove(name));
+        for (node, from, to) in [(first, &one, &other), (second, &other, &one)] {
+            let Some(number) = node else { continue };
+            if let Some(node) = self.nodes.get_mut(&number) {
+                node.names.retain(|name| name != from);
+                node.names.push(to.clone());
+                self.by_name.insert(to.clone(), number);
+            }
+        }
+    }
+
+    fn unname(&mut self, number: u64, name: &Name) {
+        let Some(node) = self.nodes.get_mut(&number) else { return };
+        node.names.retain(|other| other != name);
+        if node.names.is_empty() {
+            // Its number may become that of a file that is made later.
+            let identity = node.identity;
+            self.strip(identity, number);
+        }
+    }
+
+    fn strip(&mut self, identity: Identity, number: u64) {
+        if self.by_identity.get(&identity) == Some(&number) {
+            self.by_identity.remove(&identity);
+        }
+    }
+
+    /// Whether a node is the file of this status; the root always is.
+    pub(super) fn is(&self, node: u64, status: &Status) -> bool {
+        let Some(node) = self.nodes.get(&node) else { return true };
+        // Servers of one file system may number its device apart.
+        let (inode, other) = (node.identity.1, status.inode);
+        is_same(((0, inode), node.born), ((0, other), status.born))
+    }
+
+    /// Nodes that the kernel knows, but for the root.
+    #[cfg(test)]
+    fn count(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+fn is_folder(status: &Status) -> bool {
+    FileType::from_raw_mode(status.mode) == FileType::Directory
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(inode: u64) -> Status {
+        Status { device: 8, inode, mode: 0o100_644, born: inode, ..Status::default() }
+    }
+
+    fn folder(inode: u64) -> Status {
+        Status { mode: 0o040_755, ..file(inode) }
+    }
+
+    fn path(nodes: &Nodes, node: u64) -> Option<String> {
+        nodes.path(node).map(|path| path.into_string().expect("ASCII"))
+    }
+
+    #[test]
+    fn node_follows_its_folder_and_its_own_renames() {
+        let mut nodes = Nodes::new(b"/top");
+        let sub = nodes.look_up(ROOT, c"sub", &folder(2));
+        let leaf = nodes.look_up(sub, c"leaf", &file(3));
+        assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/sub/leaf"));
+        nodes.rename((ROOT, c"sub"), (ROOT, c"other"));
+        nodes.rename((sub, c"leaf"), (ROOT, c"up"));
+        assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/up"));
+        assert_eq!(path(&nodes, sub).as_deref(), Some("/top/other"));
+        assert_eq!(nodes.look_up(ROOT, c"up", &file(3)), leaf);
+    }
+
+    #[test]
+    fn file_with_two_names_is_one_node_until_both_are_gone() {
+        let mut nodes = Nodes::new(b"/top");
+        let node = nodes.look_up(ROOT, c"a", &file(3));
+        assert_eq!(nodes.look_up(ROOT, c"b", &file(3)), node);
+        nodes.remove(ROOT, c"a");
+        assert_eq!(path(&nodes, node).as_deref(), Some("/top/b"));
+        nodes.remove(ROOT, c"b");
+        assert_eq!(path(&nodes, node), None);
+        assert_ne!(nodes.look_up(ROOT, c"a", &file(3)), node, "its number was given to another");
+    }
+
+    #[test]
+    fn name_that_leads_to_another_file_gets_another_node() {
+        let mut nodes = Nodes::new(b"/top");
+        let old = nodes.look_up(ROOT, c"a", &file(3));
+        let new = nodes.look_up(ROOT, c"a", &file(4));
+        assert_ne!(old, new);
+        assert_eq!((path(&nodes, old), path(&nodes, new).as_deref()), (None, Some("/top/a")));
+        nodes.rename((ROOT, c"a"), (ROOT, c"b"));
+        let third = nodes.look_up(ROOT, c"a", &file(5));
+        nodes.exchange((ROOT, c"a"), (ROOT, c"b"));
+        assert_eq!(path(&nodes, third).as_deref(), Some("/top/b"));
+        assert_eq!(path(&nodes, new).as_deref(), Some("/top/a"));
+    }
+
+    #[test]
+    fn file_that_others_have_renamed_is_reached_by_the_name_it_was_found_by_last() {
+        let mut nodes = Nodes::new(b"/top");
+        let node = nodes.look_up(ROOT, c"a", &file(3));
+        assert_eq!(nodes.look_up(ROOT, c"b", &file(3)), node);
+        assert_eq!(path(&nodes, node).as_deref(), Some("/top/b"));
+        nodes.look_up(ROOT, c"a", &file(3));
+        nodes.mistrust(node);
+        assert_eq!(path(&nodes, node).as_deref(), Some("/top/b"));
+        nodes.mistrust(node);
+        assert_eq!(path(&nodes, node), None);
+    }
+
+    #[test]
+    fn node_is_gone_when_all_its_lookups_are_forgotten() {
+        let mut nodes = Nodes::new(b"/top");
+        let node = nodes.look_up(ROOT, c"a", &file(3));
+        nodes.look_up(ROOT, c"a", &file(3));
+        nodes.forget(Lookups { node, count: 1 });
+        assert_eq!(nodes.count(), 1);
+        nodes.forget(Lookups { node, count: 1 });
+        assert_eq!((nodes.count(), nodes.by_name.len(), nodes.by_identity.len()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,106 @@
+# A day's use of the folder $1; says what each step comes to. $2: where compilers put what they make
+# beside it. Nothing in the output may depend on where the folder is.
+set -u
+cd "$1" || exit 1
+step() { # runs a step in a shell of its own, and says how it ended
+    name=$1
+    shift
+    sh -c "$*" 2>&1 | sed "s|$PWD|HERE|g"
+    echo "$name: done"
+}
+cat >hello.c <<'C'
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **words) {
+    FILE *file = fopen(count > 1 ? words[1] : "static.out", "w");
+    if (!file || fputs("by a static program\n", file) < 0 || fclose(file)) return 1;
+    char line[64];
+    file = fopen(count > 1 ? words[1] : "static.out", "r");
+    return !fgets(line, sizeof line, file) || puts(line) < 0;
+}
+C
+step cc 'cc -static -o hello hello.c && ./hello && ../"${PWD##*/}"/hello s2 && cat static.out s2'
+command -v musl-gcc >/dev/null && step musl 'musl-gcc -static -o musl hello.c && ./musl m && cat m'
+cat >dynamic.c <<'C'
+#include <stdio.h>
+int answer(void) { return 42; }
+C
+cat >main.c <<'C'
+#include <stdio.h>
+int answer(void);
+int main(void) { return printf("%d\n", answer()) < 0; }
+C
+step library 'cc -shared -fPIC -o libanswer.so dynamic.c && cc -o main main.c -L. -lanswer \
+    -Wl,-rpath,"$PWD" && ./main'
+printf '#!/bin/sh\necho "script in $(basename "$0")"\n' >script
+chmod +x script
+step script './script; ../"${PWD##*/}"/script; chmod -x script; ./script; echo $?'
+if command -v go >/dev/null; then
+    cat >main.go <<'GO'
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	os.MkdirAll("go/deep/er", 0o755)
+	err := os.WriteFile("go/deep/er/file", []byte("by Go\n"), 0o640)
+	data, _ := os.ReadFile("go/deep/er/file")
+	entries, _ := os.ReadDir("go/deep")
+	fmt.Print(err, string(data), entries[0].Name(), "\n")
+	fmt.Println(os.Rename("go/deep", "go/moved"), os.Remove("go/none"))
+}
+GO
+    step go 'GOCACHE=$TMPDIR/gocache GOFLAGS=-mod=mod CGO_ENABLED=0 go build -o gohello main.go && ./gohello && find go | sort'
+fi
+if command -v busybox >/dev/null; then
+    step busybox 'busybox sh -c "mkdir b; cd b; echo one >a; cp a c; ln -s a l; ln a h; cat l; \
+        mv c d; ls; stat -c %h:%s a; tar cf ../b.tar .; cd ..; tar tf b.tar | sort; rm -r b"'
+fi
+step mmap "python3 - <<'PY'
+import mmap, os
+with open('mapped', 'wb') as file:
+    file.truncate(100000)
+with open('mapped', 'r+b') as file:
+    mapped = mmap.mmap(file.fileno(), 0)
+    mapped[0:5] = b'first'
+    mapped[99995:100000] = b'last.'
+    mapped.flush()
+    print(os.pread(file.fileno(), 5, 0), os.pread(file.fileno(), 9, 99995))
+    os.pwrite(file.fileno(), b'FIRST', 0)
+    mapped.close()
+print(open('mapped', 'rb').read()[:5])
+PY"
+step numpy "python3 - <<'PY'
+try:
+    import numpy
+except ImportError:
+    raise SystemExit
+array = numpy.memmap('array', dtype='float64', mode='w+', shape=(1000,))
+array[:] = numpy.arange(1000)
+array.flush()
+print(numpy.memmap('array', dtype='float64', mode='r').sum())
+PY"
+step git 'git init -q r && cd r && git config user.name a && git config user.email b && seq 1000 >f && git add f \
+    && git commit -q -m one && seq 2000 >f && git commit -q -a -m two && git gc -q && cd .. \
+    && git clone -q r c && cd c && git log --format=%s && wc -l <f && git fsck 2>&1'
+step sqlite 'sqlite3 db "pragma journal_mode=wal; create table t(a); \
+    insert into t values(1); insert into t values(2); select sum(a) from t;"; ls db*; \
+    sqlite3 db "select count(*) from t; pragma journal_mode=delete; pragma integrity_check;"'
+step links 'ln -s /etc/hostname out; cmp out /etc/hostname && echo same; readlink out; \
+    ln -s . self; cat self/self/script | head -n 1; ln -s "$PWD/script" absolute; head -n 1 absolute'
+step copies 'mkdir d; seq 10 >d/x; chmod 604 d/x; touch -d @1000000000 d/x; cp -a d e; \
+    stat -c "%a %Y %s" e/x; diff -r d e && echo same; tar cf - d | tar xf - -C e; find e | sort'
+step locks 'flock lock echo locked; flock lock sh -c "flock -n lock echo twice || echo refused"'
+step names 'touch -- "a b" "-c" "é"; mkdir -p x/y; mv x/y z; rmdir x z; rmdir d; echo $?; rm -- -c; \
+    ls | LC_ALL=C sort | grep -v -e "^m$" -e "^go"; ln script script 2>/dev/null || echo exists; mkdir script/x'
+step tail 'echo 1 >log; (sleep 0.3; echo 2 >>log; sleep 0.3; echo 3 >>log) & \
+    timeout 5 tail -f -s 0.1 -n +1 log | head -n 3; wait'
+step sizes 'truncate -s 1M sparse; printf end >>sparse; wc -c <sparse; truncate -s 3 sparse; \
+    od -c sparse; dd if=/dev/zero of=big bs=1M count=9 status=none; sha256sum big; \
+    dd if=/dev/zero of=big bs=1 seek=5 count=3 conv=notrunc status=none; stat -c %s big'
+step edit 'seq 5 >text; sed -i s/3/three/ text; cat text; printf "2d\nw\nq\n" | ed -s text 2>/dev/null \
+    || sed -i 2d text; cat text'
+step unlinked 'exec 3<>gone; echo still >&3; rm gone; cat /proc/self/fd/3; ls gone; stat -Lc %h:%s /proc/self/fd/3'
