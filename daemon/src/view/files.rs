@@ -229,7 +229,7 @@ impl View {
             self.look(path.clone()).await.ok();
         }
         let flags = (flags & kept) | OFlags::NOFOLLOW;
-        let call = OpenCall { path, flags: flags.bits(), mode: open.mode };
+        let call = OpenCall { path, flags: flags.bits(), mode: open.mode, inode: 0 };
         self.core.storage.open(call).await.map_err(errno)
     }
 
