@@ -128,7 +128,8 @@ fn command(program: &Path, job: &Job, config: &Config, words: &[OsString]) -> Co
         Volume::Verbose => Some("--verbose"),
     });
     let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let shown: String = shown.chars().filter(|c| !c.is_control()).take(COMMAND_LEN_MAX).collect();
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let shown: String = shown.chars().map(plain).take(COMMAND_LEN_MAX).collect();
     // One word: what it begins with is no flag of the daemon's.
     command.arg(format!("--command={shown}"));
     command.env_remove("LD_PRELOAD").envs(config.variables()).current_dir("/");
