@@ -181,7 +181,8 @@ fn in_use(path: &Path, file: &File, is_exclusive: bool) -> Option<Failure> {
     };
     let advice = if is_coalesced(path) {
         "to read its files now, join the job that has it: 'kakehi jobs' lists them, \
-         'KAKEHI_JOB=NAME kakehi run --coalesce …' with the same folder joins; or wait until that has ended"
+         'KAKEHI_JOB=NAME kakehi run --coalesce …' with the same folder joins; \
+         or wait until that has ended"
     } else {
         "wait until that has ended"
     };
