@@ -7,7 +7,7 @@
 use std::{
     env,
     fs::{self, File},
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -64,7 +64,7 @@ pub(crate) fn make(args: &Args) -> anyhow::Result<()> {
     for mut rank in ranks {
         ensure!(rank.wait()?.success(), "a rank failed");
     }
-    println!("{}", begin.elapsed().as_nanos());
+    writeln!(io::stdout(), "{}", begin.elapsed().as_nanos())?;
     Ok(())
 }
 
