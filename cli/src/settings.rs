@@ -129,7 +129,7 @@ words! {
 }
 
 words! {
-    /// Whether mapped and coalesced folders are mounted.
+    /// True if mapped and coalesced folders are mounted.
     View {
         /// They are not.
         None = "none",

@@ -48,7 +48,7 @@ pub struct Config {
     pub serving: Option<Serving>,
     /// The program that the daemon was started for, to be told to who asks.
     pub command: Option<String>,
-    /// Whether the folders below which files are a server's are mounted.
+    /// True if the folders below which files are a server's are mounted.
     pub view: Viewing,
     /// Nothing can be changed through the views.
     pub is_read_only: bool,
@@ -56,7 +56,7 @@ pub struct Config {
     pub settings: BTreeMap<String, String>,
 }
 
-/// Whether mapped and coalesced folders are file systems, for programs that no client serves.
+/// True if mapped and coalesced folders are file systems, for programs that no client serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Viewing {
     /// They are not.

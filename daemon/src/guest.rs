@@ -83,7 +83,7 @@ impl Door {
     }
 }
 
-/// Whether the process at the other end of a socket has the mounts of this one, as far as it can be
+/// True if the process at the other end of a socket has the mounts of this one, as far as it can be
 /// seen.
 fn shares_mounts(socket: &OwnedFd) -> bool {
     let mounts_of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));

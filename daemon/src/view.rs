@@ -73,7 +73,7 @@ pub(crate) struct View {
     handles: RefCell<Handles>,
     locks: Locks,
     pool: Pool,
-    /// Whether bytes of files bypass the page cache.
+    /// True if bytes of files bypass the page cache.
     is_direct: Cell<bool>,
     /// The device that the folder's own files are on, at the server.
     top_device: Cell<Option<u64>>,
@@ -333,7 +333,7 @@ pub(crate) fn tops<'a>(locals: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf
     real
 }
 
-/// Whether a mode is that of a regular file.
+/// True if a mode is that of a regular file.
 fn is_regular(mode: u32) -> bool {
     FileType::from_raw_mode(mode) == FileType::RegularFile
 }

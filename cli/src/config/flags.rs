@@ -50,7 +50,7 @@ pub(crate) struct Flags {
     /// --root.
     #[arg(long = "coalesce", value_name = "LOCAL=FILE", value_parser = utf8())]
     coalesced: Vec<String>,
-    /// Whether these folders are mounted for programs that Kakehi does not reach: none (default),
+    /// True if these folders are mounted for programs that Kakehi does not reach: none (default),
     /// auto (where it is possible), or always.
     #[arg(long, value_name = "WHEN")]
     view: Option<String>,

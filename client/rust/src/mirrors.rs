@@ -110,7 +110,7 @@ impl Client {
         apart(|| ask(self.path_of_mirror(fd, &mut *Room::take()?)?))
     }
 
-    /// Whether a descriptor, of this path, is a folder in a view.
+    /// True if a descriptor, of this path, is a folder in a view.
     fn is_viewed(&'static self, fd: RawFd, path: &[u8]) -> bool {
         let policy = self.active().map(|config| match_rules(config.rules(), path).0);
         policy == Some(Policy::Remote)

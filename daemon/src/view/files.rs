@@ -139,7 +139,7 @@ impl Folder {
     }
 }
 
-/// Whether a file is opened to be read, and to be written.
+/// True if a file is opened to be read, and to be written.
 fn access(flags: OFlags) -> (bool, bool) {
     match flags & OFlags::RWMODE {
         OFlags::WRONLY => (false, true),

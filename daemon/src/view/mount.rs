@@ -155,7 +155,7 @@ pub fn clear(local: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether somebody serves the view there. One whose daemon hangs is served.
+/// True if somebody serves the view there. One whose daemon hangs is served.
 fn is_served(local: &Path) -> bool {
     let (answer, found) = mpsc::channel();
     let local = local.to_owned();
@@ -173,7 +173,7 @@ fn found_at(local: &Path) -> Option<u64> {
     is_ours.then_some(number)
 }
 
-/// Whether a line of `mountinfo` is a view's, and its device number, if it is mounted at `local`.
+/// True if a line of `mountinfo` is a view's, and its device number, if it is mounted at `local`.
 fn mount_of(line: &[u8], local: &Path) -> Option<(bool, u64)> {
     let line = std::str::from_utf8(line).ok()?;
     let mut fields = line.split(' ');

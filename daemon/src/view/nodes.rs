@@ -190,7 +190,7 @@ impl Nodes {
         }
     }
 
-    /// Whether a node is the file of this status; the root always is.
+    /// True if a node is the file of this status; the root always is.
     pub(super) fn is(&self, node: u64, status: &Status) -> bool {
         let Some(node) = self.nodes.get(&node) else { return true };
         // Servers of one file system may number its device apart.

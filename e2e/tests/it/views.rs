@@ -36,7 +36,7 @@ fn mapping(folder: &Folder, server: &Server) -> Command {
     kakehi_run(folder, &flags)
 }
 
-/// Whether this machine lets this user mount; says loudly that `what` was not tested where not.
+/// True if this machine lets this user mount; says loudly that `what` was not tested where not.
 fn can_mount(what: &str) -> bool {
     let folder = Folder::new();
     let output = run(coalescing(&folder, "always").arg("true"), SOON);

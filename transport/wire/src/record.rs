@@ -45,7 +45,7 @@ impl CreateFlags {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `other` is set.
+    /// True if all of `other` is set.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

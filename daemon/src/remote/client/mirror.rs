@@ -129,7 +129,7 @@ impl Listings {
         }
     }
 
-    /// Whether a process enters a folder's view instead of its mirror.
+    /// True if a process enters a folder's view instead of its mirror.
     pub(crate) fn has_view(&self, process: Option<u16>) -> bool {
         let numbers = lock(&self.0);
         numbers.has_views && process.is_none_or(|process| !numbers.apart.contains(&process))
