@@ -187,12 +187,15 @@ unsafe fn bind_to(fd: c_int, address: *const sockaddr, len: socklen_t) -> Outcom
     let lens = PATH_AT + 1..=size_of::<sockaddr_un>();
     let has_path = !address.is_null() && lens.contains(&(len as usize));
     // SAFETY: it has bytes behind the family.
-    if has_path && unsafe { address.cast::<sa_family_t>().read_unaligned() } == AF_UNIX as u16 {
+    let family = has_path.then(|| unsafe { address.cast::<sa_family_t>().read_unaligned() });
+    if family.is_some_and(|family| c_int::from(family) == AF_UNIX) {
         // One byte more than a path has: a NUL is behind the longest.
         let mut name = MaybeUninit::<[c_char; size_of::<sockaddr_un>()]>::zeroed();
         let (from, to) = (address.cast::<c_char>(), name.as_mut_ptr().cast::<c_char>());
-        // SAFETY: `len` bytes are there, as the caller promises, and there is room for as many.
-        unsafe { from.add(PATH_AT).copy_to_nonoverlapping(to, len as usize - PATH_AT) };
+        // SAFETY: `len` bytes are there, as the caller promises.
+        let path = unsafe { from.add(PATH_AT) };
+        // SAFETY: the rest of them, and there is room for as many.
+        unsafe { path.copy_to_nonoverlapping(to, len as usize - PATH_AT) };
         // SAFETY: a C string: fewer bytes were copied than there are zeros. One that has no name,
         // or an abstract one, is empty, which no folder has.
         if unsafe { remote(AT_FDCWD, to) }.is_some_and(|(_, name)| !name.is_empty()) {

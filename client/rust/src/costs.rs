@@ -33,7 +33,7 @@ impl Locked {
     /// piece, which a log does not promise of much; a log that is too short for two such writes
     /// would only be waited for.
     pub(crate) fn stages_large(&mut self, len: usize) -> bool {
-        let is_plain = !self.access.append && !self.access.direct && !self.is_remote();
+        let is_plain = !self.access.append && !self.is_remote();
         if !is_plain || self.open_elsewhere() || !self.client.is_slow(self.device) {
             return false;
         }

@@ -18,7 +18,7 @@ use shm::{
 };
 use wire::Reason;
 
-use crate::{bundle::Bundled, connection::Connection, read::NEVER, table::FileId, window::Window};
+use crate::{bundle::Bundled, connection::Connection, table::FileId, window::Window};
 
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;
@@ -109,8 +109,6 @@ pub(crate) struct Access {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     pub(crate) append: bool,
-    /// Past the page cache: `O_DIRECT`.
-    pub(crate) direct: bool,
 }
 
 /// A file's slot at the daemon.
@@ -187,9 +185,9 @@ impl OpenFile {
         matches!(self.descriptor, Descriptor::Placeholder | Descriptor::Remote)
     }
 
-    /// True if the client drains its log: not one that the daemon drains ahead, or by the ring.
+    /// True if the client drains its log: not one that the daemon drains ahead.
     pub(crate) const fn drains_here(&self) -> bool {
-        !self.is_placeholder() && !self.is_large && !self.access.direct
+        !self.is_placeholder() && !self.is_large
     }
 
     /// True if it is a server's.
@@ -257,7 +255,7 @@ impl OpenFile {
         number_count: 0,
         device: 0,
         inode: 0,
-        access: Access { readable: false, writable: false, append: false, direct: false },
+        access: Access { readable: false, writable: false, append: false },
         is_synchronous: false,
         is_large: false,
         left: None,
@@ -336,8 +334,7 @@ impl Files {
             let id = FileId::new(u16::try_from(index).ok()?, place.generation.wrapping_add(1));
             *place = OpenFile { generation: id.generation, number_count: 1, ..file };
             entry.is_staged.store(false, Ordering::Relaxed);
-            let streak = if file.access.direct { NEVER } else { 0 };
-            entry.streak.store(streak, Ordering::Relaxed);
+            entry.streak.store(0, Ordering::Relaxed);
             entry.identity.store(identity(file.device, file.inode), Ordering::Release);
             self.used.fetch_max(index + 1, Ordering::Relaxed);
             self.hint.store(index + 1, Ordering::Relaxed);
@@ -377,7 +374,6 @@ pub(crate) fn fresh(device: u64, inode: u64, flags: OFlags) -> OpenFile {
         readable: mode == OFlags::RDONLY || mode == OFlags::RDWR,
         writable: mode == OFlags::WRONLY || mode == OFlags::RDWR,
         append: flags.contains(OFlags::APPEND),
-        direct: flags.contains(OFlags::DIRECT),
     };
     let is_synchronous = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
     OpenFile { device, inode, access, is_synchronous, flags: flags.bits(), ..OpenFile::FREE }

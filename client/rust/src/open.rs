@@ -179,8 +179,9 @@ impl Client {
                 Policy::Pass => Some(Reason::Rule),
                 Policy::Kernels => Some(Reason::Pseudo),
                 _ if fd <= STREAMS_MAX => Some(Reason::StandardStream),
-                _ if is_left_direct(flags) => Some(Reason::Unsupported),
-                _ if self.leaves_all() => Some(Reason::Unsupported),
+                _ if flags.contains(OFlags::DIRECT) || self.leaves_all() => {
+                    Some(Reason::Unsupported)
+                }
                 _ => None,
             };
             let kept = identify(self.host.borrow(fd)).ok();
@@ -384,11 +385,4 @@ pub(crate) fn identify(fd: BorrowedFd<'_>) -> io::Result<(u32, (u64, u64))> {
     }
     let stat = fs::fstat(fd)?; // An old kernel, or a filter.
     Ok((stat.st_mode, (stat.st_dev, stat.st_ino)))
-}
-
-/// True if a file goes past the page cache and is left to the kernel: one to append to, or only to
-/// read, has nothing to gain.
-pub(crate) fn is_left_direct(flags: OFlags) -> bool {
-    let is_read = flags & OFlags::RWMODE == OFlags::RDONLY;
-    flags.contains(OFlags::DIRECT) && (is_read || flags.contains(OFlags::APPEND))
 }

@@ -22,7 +22,7 @@ const WARM: u32 = 8;
 /// How often it is asked then: one read in so many.
 const ASK_EVERY: u32 = 64;
 /// The file system cannot say whether a range is cached, or the file goes past the page cache.
-pub(crate) const NEVER: u32 = u32::MAX;
+const NEVER: u32 = u32::MAX;
 /// Bytes that are cached together, at least.
 const PAGE: u64 = 4096;
 

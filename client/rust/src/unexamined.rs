@@ -19,7 +19,7 @@ use wire::{Counter, Reason};
 
 use crate::{
     client::Client,
-    open::{STREAMS_MAX, identify, is_left_direct},
+    open::{STREAMS_MAX, identify},
     table::{Entry, Opened},
 };
 
@@ -128,7 +128,7 @@ impl Client {
         let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, identify(number)?)));
         let Ok((flags, (mode, inode))) = found else { return before };
         let left = match before {
-            Entry::Opened(_) if is_left_direct(flags) => Some(Reason::Unsupported),
+            Entry::Opened(_) if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
             Entry::Opened(_) => self.leaves_all().then_some(Reason::Unsupported),
             _ => Some(Reason::Inherited),
         };

@@ -28,9 +28,6 @@ use crate::{
 /// costs more than a copy everywhere.
 const LONG: usize = 16 << 10;
 
-/// Alignment that every device takes past the page cache, bytes.
-const DIRECT_ALIGN: u64 = 4096;
-
 impl Client {
     /// Writes at the file position. As `write(2)`.
     ///
@@ -155,10 +152,6 @@ impl Client {
                 None => return file.write_past(reason, data, at),
             },
         };
-        if file.access.direct && !file.is_aligned(data, at) {
-            self.settle_others(&mut file);
-            return file.write_directly(data, at);
-        }
         if at.is_some() && file.access.append {
             // Linux appends this too, and leaves the position where the last write put it.
             file.position()?;
@@ -288,12 +281,6 @@ impl Locked {
         self.log.is_some_and(|log| waits || len >= LONG && self.is_dear_to_stage(&log))
     }
 
-    /// True if the daemon can drain these bytes past the page cache.
-    fn is_aligned(&self, data: &[&[u8]], at: Option<u64>) -> bool {
-        let start = at.unwrap_or_else(|| self.entry.position.load(Ordering::Relaxed));
-        start % DIRECT_ALIGN == 0 && data.iter().all(|piece| piece.len() as u64 % DIRECT_ALIGN == 0)
-    }
-
     /// True if longer writes of this file cost less than to copy and to drain them, as measured.
     fn is_dear_to_stage(&self, log: &Log) -> bool {
         log.is_own && self.write_cost.is_below_copied(log.drain_cost)
@@ -323,12 +310,7 @@ impl Locked {
         }
         let len = wrote?;
         let is_large = client.config.get().is_none_or(|config| len as u64 >= config.direct);
-        let reason = match is_large {
-            true => Reason::Large,
-            false if self.access.direct => Reason::Unsupported,
-            false => Reason::Synchronous,
-        };
-        client.count_written(reason, len);
+        client.count_written(if is_large { Reason::Large } else { Reason::Synchronous }, len);
         Ok(len)
     }
 

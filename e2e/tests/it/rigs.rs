@@ -241,27 +241,6 @@ fn told(folder: &Folder, files: &Path, pattern: &[&str], settings: &[(&str, &str
     documents.into_iter().next_back().expect("a document")
 }
 
-#[test]
-fn writes_past_the_page_cache_are_staged_and_keep_their_bytes() {
-    for kind in ["ext4", "xfs"] {
-        let folder = Folder::new();
-        let Some(rig) = Rig::start(&folder, "loop", kind) else { continue };
-        for len in ["4096", "65536"] {
-            let files = rig.make(len);
-            let said = told(&folder, &files, &["1", "300", len, "direct"], &[]);
-            let written = 300 * len.parse::<u64>().expect("a number");
-            let staged = said["bytes_staged"].as_u64();
-            assert!(staged.is_some_and(|staged| staged > written * 9 / 10), "{kind}: {said:#}");
-        }
-        // What the kernel refuses it goes on to refuse.
-        let mut odd = kakehi_run(&folder, &[]);
-        odd.arg(program("pattern")).arg(rig.make("odd")).args(["1", "1", "100", "direct"]);
-        let output = run(&mut odd, TIME_MAX);
-        assert_eq!(text(&output.stdout), "write: Invalid argument\n", "{kind}");
-        rig.stop();
-    }
-}
-
 /// With the memory that is granted for it, and not where the file system is as fast.
 #[test]
 fn large_writes_are_staged_where_the_file_system_is_slower_than_a_copy() {
