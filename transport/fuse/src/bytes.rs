@@ -10,6 +10,11 @@ impl<'a> Reader<'a> {
         Some(*array)
     }
 
+    /// Passes over `N` bytes.
+    pub(crate) fn skip<const N: usize>(&mut self) -> Option<()> {
+        self.array::<N>().map(drop)
+    }
+
     pub(crate) fn half(&mut self) -> Option<u32> {
         let bytes = self.array()?;
         let is_big = cfg!(target_endian = "big");

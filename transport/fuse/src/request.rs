@@ -242,7 +242,8 @@ fn names(opcode: u32, header: &Header, reader: &mut Reader<'_>) -> Option<Operat
         6 => Operation::Symlink { name: name(reader)?, text: name(reader)? },
         8 => {
             let mode = reader.half()?;
-            (reader.half()?, reader.half()?, reader.half()?);
+            // Device, umask, and padding.
+            reader.skip::<12>()?;
             Operation::MakeNode { mode, name: name(reader)? }
         }
         9 => {
@@ -275,7 +276,8 @@ fn names(opcode: u32, header: &Header, reader: &mut Reader<'_>) -> Option<Operat
         34 => Operation::Access { mode: reader.half()? },
         35 => {
             let (flags, mode) = (reader.half()?, reader.half()?);
-            (reader.half()?, reader.half()?);
+            // Umask and flags of the open.
+            reader.skip::<8>()?;
             Operation::Create { open: Open { flags, mode }, name: name(reader)? }
         }
         36 => Operation::Interrupt { unique: reader.word()? },
