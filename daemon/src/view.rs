@@ -152,7 +152,8 @@ impl View {
         };
         // `ENOENT`: whoever asked was killed meanwhile, and does not know what was opened for it.
         if sent.is_err_and(|why| errno(why) == Errno::NOENT) {
-            if let Some(handle) = self.handles.borrow_mut().forget_reply(unique) {
+            let opened = self.handles.borrow_mut().forget_reply(unique);
+            if let Some(handle) = opened {
                 self.release(handle).await;
             }
         }

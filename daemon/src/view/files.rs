@@ -40,9 +40,12 @@ pub(super) struct OpenFile {
     located: RefCell<Option<Located>>,
 }
 
+/// The names in a folder.
+type Names = Vec<(NameKind, Vec<u8>)>;
+
 /// An open folder, as it was when it was last read from its start.
 #[derive(Default)]
-pub(super) struct Folder(RefCell<Option<Rc<Vec<(NameKind, Vec<u8>)>>>>);
+pub(super) struct Folder(RefCell<Option<Rc<Names>>>);
 
 impl OpenFile {
     pub(super) fn located(&self) -> Result<Located, Errno> {

@@ -169,7 +169,7 @@ fn is_served(local: &Path) -> bool {
 fn found_at(local: &Path) -> Option<u64> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let lines = mounts.split(|byte| *byte == b'\n');
-    let (is_ours, number) = lines.filter_map(|line| mount_of(line, local)).last()?;
+    let (is_ours, number) = lines.filter_map(|line| mount_of(line, local)).next_back()?;
     is_ours.then_some(number)
 }
 
