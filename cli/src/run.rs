@@ -70,6 +70,24 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// Attaches to the job's daemon, started if need be. Where no file may be long enough for the shared
+/// memory, the program replaces this process, without delegation.
+fn attach_or_replace(
+    job: &Job,
+    config: &Config,
+    program: &[OsString],
+) -> Result<Launched, Failure> {
+    match launch::attach_or_start(job, config, program) {
+        // Memory that is shared counts as a file for that limit. What the program writes may fit.
+        Err(why) if has_short_files() && config.mapped().0.is_empty() => {
+            let why = why.or("raise 'ulimit -f': the program runs without delegation");
+            report::warn(&why.ours());
+            Err(failed_to_execute(program, &command(program)?.exec()))
+        }
+        launched => launched.map_err(Failure::ours),
+    }
+}
+
 /// Runs the program and returns the exit code that speaks for it.
 pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Failure> {
     let mut command = command(&args.command)?;
@@ -94,16 +112,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     job.create().map_err(Failure::ours)?;
     // To write a file that is too long ends the program, not what starts it.
     signals::outlive(&[SIGXFSZ])?;
-    let launched = match launch::attach_or_start(&job, &config, &args.command) {
-        // Memory that is shared counts as a file for that limit. What the program writes may fit.
-        Err(why) if has_short_files() && config.mapped().0.is_empty() => {
-            let why = why.or("raise 'ulimit -f': the program runs without delegation");
-            report::warn(&why.ours());
-            let mut untouched = self::command(&args.command)?;
-            return Err(failed_to_execute(&args.command, &untouched.exec()));
-        }
-        launched => launched.map_err(Failure::ours)?,
-    };
+    let launched = attach_or_replace(&job, &config, &args.command)?;
     voice::step(format_args!("job {}: its daemon is in {}", job.name, job.folder.display()));
     // After the daemon was started, which has cores of its own.
     if !matches!(launched, Launched::Attached(_, false)) {
