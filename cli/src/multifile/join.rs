@@ -30,9 +30,9 @@ const SHOWN_MAX: usize = 40;
 
 /// Makes a multifile of plain files, one task each, in the order they are named
 ///
-///     kakehi multifile join ckpt.sion ckpt.?????
-///     find ckpt -type f -print0 | sort -z | kakehi multifile join ckpt.sion --from -
-///     kakehi multifile join ckpt.sion --names=ckpt ckpt/*
+///   kakehi multifile join ckpt.sion ckpt.?????
+///   find ckpt -type f -print0 | sort -z | kakehi multifile join ckpt.sion --from -
+///   kakehi multifile join ckpt.sion --names=ckpt ckpt/*
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
