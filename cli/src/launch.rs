@@ -233,6 +233,7 @@ mod tests {
             ("KAKEHI_KEY", "key"),
             ("KAKEHI_MAP", "out=run1"),
             ("KAKEHI_COALESCE", "ckpt=ckpt.sion"),
+            ("KAKEHI_VIEW", "auto"),
             ("KAKEHI_REMOTE_TIMEOUT", "5s"),
             ("KAKEHI_STAGING", "1MiB"),
             ("KAKEHI_MEMORY", "2MiB"),
