@@ -13,7 +13,7 @@ use crate::{
 fn status_names_the_multifiles_of_a_run_and_of_a_server() {
     let folder = Folder::new();
     let line = |folder: &Path, file: &Path| {
-        format!("keeps {} in the multifile {}\n", folder.display(), file.display())
+        format!("keeps     {} in the multifile {}\n", folder.display(), file.display())
     };
     let status = format!("env -u LD_PRELOAD {} status", kakehi().display());
     let said = succeed(coalescing(&folder).args(["sh", "-c", &status]), SOON);
