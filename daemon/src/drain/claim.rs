@@ -96,7 +96,8 @@ impl<'a, S: Storage> LogClaim<'a, S> {
             return None;
         }
         let Written { done, is_doubtful } = written(core, file).await;
-        if !is_gone && done == 0 {
+        // One that lives knows better, and will say so.
+        if !is_gone && (done == 0 || is_doubtful) {
             return None;
         }
         let claim = file.shared().take_over_drain(holder, Drainer::Daemon)?;
