@@ -26,6 +26,8 @@ use daemon::{
 
 /// Letters of the program's command line that the daemon is told.
 const COMMAND_LEN_MAX: usize = 400;
+/// Tells the daemon of a run which program that runs. No setting: it begins otherwise than those.
+pub(crate) const PROGRAM: &str = "_KAKEHI_PROGRAM";
 /// The way to run the program all the same.
 const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
@@ -130,8 +132,8 @@ fn command(program: &Path, job: &Job, config: &Config, words: &[OsString]) -> Co
     let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let shown: String = shown.chars().map(plain).take(COMMAND_LEN_MAX).collect();
-    // One word: what it begins with is no flag of the daemon's.
-    command.arg(format!("--command={shown}"));
+    // Not an argument: whoever ends programs by their command line (`pkill -f`) does not mean this.
+    command.env(PROGRAM, shown);
     command.env_remove("LD_PRELOAD").envs(config.variables()).current_dir("/");
     // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
     command.process_group(0);
@@ -255,9 +257,7 @@ mod tests {
         let command = command(Path::new("kakehi"), &job, &config, &program);
 
         let words: Vec<_> = command.get_args().collect();
-        let [said @ .., about] = &words[..] else { panic!("no words") };
-        assert_eq!(said, ["serve", "--for-run", "--socket", "/no-such/here/socket"]);
-        assert_eq!(*about, "--command=./app -x");
+        assert_eq!(words, ["serve", "--for-run", "--socket", "/no-such/here/socket"]);
         let text = |text: &OsStr| text.to_str().expect("UTF-8").to_owned();
         let variables: Vec<_> = command
             .get_envs()
@@ -266,7 +266,8 @@ mod tests {
         let variables: Vec<_> = variables.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let mut there = Environment::of(&variables);
         there.folder = command.get_current_dir().map(Path::to_owned);
-        let socket = Flags::socket(said.last().map(|word| text(word)));
+        assert_eq!(there.get(PROGRAM).and_then(OsStr::to_str), Some("./app -x"));
+        let socket = Flags::socket(words.last().map(|word| text(word)));
         let Ok(told) = Config::told(&there, &socket) else { panic!("usable there") };
         let values = |config: &Config| -> Vec<_> {
             config.rows.iter().map(|row| (row.name, row.value.clone())).collect()

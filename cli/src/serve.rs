@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     folders::Folders,
     job::{self, Job},
-    launch::or_instead,
+    launch::{PROGRAM, or_instead},
     log, metrics, output,
     remote::{self, Url},
     report, signals,
@@ -60,9 +60,6 @@ pub(crate) struct Args {
     /// Started by --background: says when it is ready.
     #[arg(long, hide = true)]
     in_background: bool,
-    /// The program that `kakehi run` runs, for who asks which job this is.
-    #[arg(long, hide = true, value_name = "TEXT")]
-    command: Option<String>,
     /// Serves metrics at http://ADDRESS/metrics, an address of this node like 127.0.0.1:9900.
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
@@ -131,7 +128,7 @@ fn serve_to_end(
         ucx_variables: environment.ucx_variables(),
         remote: own_remote.or(remote),
         serving: own_serving.or(serving),
-        command: args.command.clone(),
+        command: environment.get(PROGRAM).map(|shown| shown.to_string_lossy().into_owned()),
         view: config.view.into(),
         is_read_only: args.read_only,
         settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),

@@ -383,7 +383,7 @@ fn a_daemon_that_may_not_make_a_file_longer_lives_on() {
     let (folder, wanted) = (Folder::new(), "x".repeat(2_000_000));
     let socket = folder.join("job");
     let mut command = Command::new("prlimit");
-    command.arg("--fsize=1000000:1000000").arg(kakehi()).args(["serve", "--socket"]).arg(&socket);
+    command.arg("--fsize=20000000:20000000").arg(kakehi()).args(["serve", "--socket"]).arg(&socket);
     let daemon = Daemon::start_by(&folder, socket, &mut command);
     let mut shell = daemon.wrap("sh");
     shell.args(["-c", "head -c 2000000 /dev/zero | tr '\\0' x | tee \"$0\""]);

@@ -60,7 +60,7 @@ fn a_daemon_in_the_background_serves_once_its_starter_has_ended() {
     assert_eq!(fs::metadata(folder.join("out")).expect("a file").len(), 409_600);
     let mut status = Command::new(kakehi());
     let printed = succeed(status.args(["status", "--socket"]).arg(folder.join("job")), SOON);
-    assert!(printed.contains(&format!("daemon {} ", daemon.0.as_raw_pid())), "{printed}");
+    assert!(printed.contains(&format!("daemon {}, ", daemon.0.as_raw_pid())), "{printed}");
 
     drop(daemon);
     assert!(wait_for(SOON, || !folder.join("job").exists()), "it has not ended");
@@ -169,7 +169,7 @@ fn a_login_shell_finds_the_daemon_of_a_batch_script() {
     let mut batch = kakehi_run(&folder, &[]);
     batch.env_remove("XDG_RUNTIME_DIR").env("KAKEHI_JOB", &job).env_remove("KAKEHI_SOCKET");
     let printed = succeed(batch.args(["env", "-u", "KAKEHI_SOCKET", "sh", "-c", &script]), SOON);
-    assert!(printed.starts_with("daemon "), "{printed}");
+    assert!(printed.starts_with(&format!("job       {job}: daemon ")), "{printed}");
 }
 
 /// The shortest of 20 runs of each, in turn: what others do at the same time makes some longer.

@@ -36,7 +36,7 @@ fn clients_wait_for_a_daemon_that_was_stopped_and_go_on() {
     daemon.running.signal(Signal::STOP);
     let counts = || writers.iter().map(Writer::count).collect::<Vec<_>>();
     let mut before = counts();
-    let waits = wait_for(FENCE_TIMEOUT / 3, || {
+    let waits = wait_for(FENCE_TIMEOUT * 2 / 3, || {
         pause(Duration::from_secs(2));
         let earlier = mem::replace(&mut before, counts());
         before == earlier

@@ -38,6 +38,6 @@ fn status_of_a_server_tells_where_it_listens_and_how_many_are_connected() {
     assert!(traffic["requests"].as_u64() > Some(2), "{traffic}");
     assert!(wait_for(SOON, nobody), "its daemon has ended");
     let text = ask(Command::new(kakehi()), &[]);
-    assert!(text.contains(&format!("serves {address}: 0 connections, ")), "{text}");
+    assert!(text.contains(&format!("serves    {address}: 0 connections, ")), "{text}");
     server.end();
 }

@@ -13,12 +13,13 @@ use crate::{
 };
 
 /// Expected differences, as `docs/guide/remote.md` lists them.
-const DIFFERENT: [(&str, &str); 21] = [
+const DIFFERENT: [(&str, &str); 22] = [
     ("O_APPEND later", "EINVAL"),
     ("O_PATH", "ENOTSUP"),
     ("O_TMPFILE", "ENOTSUP"),
     ("__xmknod", "ENOTSUP"),
     ("aio_write", "ENOSYS"),
+    ("bind", "ENOTSUP"),
     ("clone", "ENOTSUP"),
     ("copy_file_range", "EINVAL"),
     ("fsetxattr", "ENOTSUP"),
