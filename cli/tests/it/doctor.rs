@@ -22,7 +22,8 @@ fn every_finding_has_a_state_and_a_meaning() {
         assert!(row["found"].is_string() && row["meaning"].is_string(), "{row}");
     }
     let (_, text, _) = output(kakehi(folder.path()).arg("doctor"));
-    assert_eq!(text.lines().count(), list.len());
+    // And a verdict.
+    assert_eq!(text.lines().count(), list.len() + 1);
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "nothing is left");
 }
 
