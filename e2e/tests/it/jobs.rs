@@ -230,6 +230,21 @@ fn ready(command: &mut Command) -> Running {
     running
 }
 
+/// `pkill -f` ends the program by its command line, and not the daemon that has its bytes.
+#[test]
+fn daemon_knows_its_program_and_is_not_found_by_it() {
+    let folder = Folder::new();
+    let script = "echo ready; cat";
+    let mut command = kakehi_run(&folder, &[]);
+    let _running = ready(command.args(["sh", "-c", script]).stdin(Stdio::piped()));
+    let mut status = Command::new(kakehi());
+    status.args(["status", "--json"]).env("XDG_RUNTIME_DIR", folder.path());
+    let said: Value = serde_json::from_str(&succeed(&mut status, SOON)).expect("JSON");
+    assert_eq!(said["command"], format!("sh -c {script}"), "{said:#}");
+    let found = processes_of(folder.path());
+    assert!(!found.iter().any(|(_, said)| said.contains(" serve ") && said.contains(script)));
+}
+
 /// The program ended well and lost nothing: that its daemon was killed is told, not returned.
 #[test]
 fn a_killed_daemon_does_not_change_the_exit_code() {
