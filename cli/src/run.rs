@@ -70,8 +70,8 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Attaches to the job's daemon, started if need be. Where no file may be long enough for the shared
-/// memory, the program replaces this process, without delegation.
+/// Attaches to the job's daemon, started if need be. Where no file may be long enough for the
+/// shared memory, the program replaces this process, without delegation.
 fn attach_or_replace(
     job: &Job,
     config: &Config,

@@ -1,9 +1,9 @@
 //! A mapped or coalesced folder as a file system, for programs that the library does not reach.
 //!
 //! The kernel asks by `/dev/fuse`, a source of the first executor like the lanes (`device`), and is
-//! answered by the same [`Storage`](crate::storage::Storage) as they are. What it calls a node has a path (`nodes`), which
-//! is what `Storage` takes; `names` has the calls on these, `files` those on open files, `locks`
-//! the locks.
+//! answered by the same [`Storage`](crate::storage::Storage) as they are. A node of the kernel has
+//! a path (`nodes`), which is what `Storage` takes; `names` has the calls on these, `files` those
+//! on open files, `locks` the locks.
 //!
 //! # Coherence
 //!
