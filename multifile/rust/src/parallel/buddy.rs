@@ -3,7 +3,7 @@
 //! The copy of a file's tasks stands in the file of the same number of each buddy set, behind the
 //! tasks of the ranks that keep it: those of a neighbouring file (format section 9). On storage
 //! that all ranks reach every rank writes its own copies; where each file is on the storage of a
-//! node, ranks send their data to those that keep it ([`away`](super::away)).
+//! node, ranks send their data to those that keep it ([`away`]).
 
 use std::path::Path;
 
