@@ -170,6 +170,7 @@ fn long_tests_of_cpython_give_the_same_results() {
 }
 
 #[test]
+#[ignore = "minutes: for `make soak`"]
 fn tests_of_h5py_give_the_same_results() {
     // Debian has two builds of it side by side.
     let packages = ["h5py._debian_h5py_serial.tests", "h5py.tests"];
@@ -179,6 +180,7 @@ fn tests_of_h5py_give_the_same_results() {
 }
 
 #[test]
+#[ignore = "minutes: for `make soak`"]
 fn stressors_of_stress_ng_find_nothing_wrong() {
     stress(STRESSORS.split_whitespace().take(6));
 }
