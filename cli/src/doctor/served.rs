@@ -112,7 +112,7 @@ fn run(scratch: &TempDir) -> io::Result<Command> {
     Ok(command)
 }
 
-/// What a command says last that has failed.
+/// Returns the last line of a command that has failed.
 fn why_failed(command: &mut Command) -> io::Result<Option<String>> {
     let Output { status, stderr, .. } = command.output()?;
     let said = String::from_utf8_lossy(&stderr);

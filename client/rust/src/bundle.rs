@@ -1,6 +1,6 @@
 //! Files that are made, written in order, and closed without a request: a file of a folder that the
 //! daemon of this node coalesces is records in the session's index log and bytes in its data log,
-//! which the daemon takes in (`docs/protocol.md`, section 9).
+//! which the daemon takes in (`docs/reference/protocol.md`, section 9).
 //!
 //! Whoever makes a file claims its name first, in a folder for which the daemon has given a lease:
 //! then nobody has it. Whatever else than writing and closing happens to a file has it *promoted*:
@@ -38,7 +38,7 @@ const LEN_MAX: u64 = 256 << 10;
 const FOLDER_LEN_MAX: usize = 512;
 /// Folders that a process has leases of at a time.
 const LEASES: usize = 16;
-/// What is done by a request, or changes nothing that a bundle could say.
+/// Flags of an open that a bundle can serve.
 const BUNDLED: OFlags = OFlags::WRONLY
     .union(OFlags::RDWR)
     .union(OFlags::CREATE)
@@ -50,7 +50,7 @@ const BUNDLED: OFlags = OFlags::WRONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::NONBLOCK)
     .union(OFlags::from_bits_retain(LARGE_FILE));
-/// What libc adds to every call on some machines.
+/// Flag that libc adds to every call on some machines.
 const LARGE_FILE: u32 = if cfg!(target_arch = "aarch64") { 0o40_0000 } else { 0o10_0000 };
 
 /// An open file that only its client and its bundle know of.
@@ -66,7 +66,7 @@ pub(crate) struct Bundled {
     recalled: u32,
 }
 
-/// What is known of folders in which files may be made.
+/// Leases of the folders in which files may be made.
 #[derive(Debug)]
 pub(crate) struct Leases {
     all: [Lease; LEASES],
@@ -81,7 +81,7 @@ struct Lease {
     len: usize,
     folder: u64,
     device: u64,
-    /// What its names are hashed with.
+    /// Key of the hashes of its names.
     key: u64,
     /// The next number for a file of this folder, and the end of those that there are.
     number: u64,
@@ -376,7 +376,7 @@ impl Locked {
     ///
     /// # Errors
     ///
-    /// What the daemon says: then it is none of its.
+    /// The daemon's: then the file is not its own.
     #[cold]
     pub(crate) fn promote(&mut self) -> io::Result<()> {
         let Some(bundled) = self.bundled.take() else { return Ok(()) };

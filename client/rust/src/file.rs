@@ -73,7 +73,7 @@ pub(crate) struct OpenFile {
     pub(crate) window: Option<Window>,
     /// Time that the kernel took for the small writes it had before staging repays its hand-over.
     pub(crate) spent: Duration,
-    /// Cost of the cheapest of them.
+    /// Average cost of the longer ones of them.
     pub(crate) write_cost: Cost,
     /// An error of a staged write that outlived its link, for the next write or close to report.
     pub(crate) owed: Option<Errno>,
@@ -134,7 +134,7 @@ pub(crate) struct Log {
     pub(crate) is_refused: bool,
     /// Its drains in a row that the file system was slow at.
     pub(crate) slow_drains: u8,
-    /// Cost of its cheapest drain.
+    /// Average cost of its drains.
     pub(crate) drain_cost: Cost,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,

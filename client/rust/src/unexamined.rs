@@ -105,7 +105,8 @@ impl Client {
 
     /// Before this process connects: examines every descriptor, now or when it is opened.
     pub(crate) fn examine_from_now_on(&'static self) {
-        if self.examines_all.load(Ordering::Relaxed) {
+        // Else another thread may be at it still.
+        if self.connected().is_some() {
             return;
         }
         self.examines_all.store(true, Ordering::Relaxed);
