@@ -19,7 +19,8 @@ use std::{
     io,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
-    process,
+    process, thread,
+    time::{Duration, Instant},
 };
 
 use daemon::{
@@ -61,6 +62,10 @@ const OWN_SERVER: &str = "own";
 const MADE: Mode = Mode::from_bits_retain(folder::MADE);
 /// How often the level above may vanish while a job's folder is created.
 const RACES_MAX: u32 = 100;
+/// Longest wait for the lock: a daemon whose server is away gives up starting before that.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(60);
+/// Longest time from one try to lock to the next.
+const LOCK_RETRY_MAX: Duration = Duration::from_millis(20);
 
 /// A job on this node: all processes that share one daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +166,7 @@ impl Job {
     /// It stays where somebody starts the next daemon or has started it, has put something else
     /// there, or made it.
     pub(crate) fn remove(&self) {
-        let Ok(lock) = self.take_lock(FlockOperation::NonBlockingLockExclusive) else { return };
+        let Ok(lock) = self.take_lock() else { return };
         if !control::is_there(&self.folder) {
             self.remove_locked(&lock);
         }
@@ -179,29 +184,69 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// `Failure` when the folder cannot be created, or the file in it not be locked.
+    /// `Failure` when the folder cannot be created, or the file in it not be locked within 60 s:
+    /// who starts the daemon may have been stopped.
     pub(crate) fn lock(&self) -> Result<Lock, Failure> {
-        let mut races = 0;
-        loop {
-            match self.take_lock(FlockOperation::LockExclusive) {
-                // The folder was removed while we waited, and the lock with it.
-                Err(Errno::NOENT | Errno::AGAIN) if races < RACES_MAX => {
+        self.lock_unless(LOCK_TIME_MAX, || false).and_then(|lock| lock.ok_or_else(|| self.held()))
+    }
+
+    /// As [`lock`](Self::lock), or `None` once the job's daemon listens: whoever comes to use it
+    /// needs no lock, and its starter may be slow to release it.
+    pub(crate) fn lock_to_start(&self) -> Result<Option<Lock>, Failure> {
+        let mut is_there = false;
+        let lock = self.lock_unless(LOCK_TIME_MAX, || {
+            is_there = control::is_there(&self.folder);
+            is_there
+        })?;
+        if lock.is_none() && !is_there { Err(self.held()) } else { Ok(lock) }
+    }
+
+    /// Tries to take the lock until `is_needless` or `time` has passed; `None` then.
+    #[expect(clippy::disallowed_methods, reason = "a lock can be waited for with no limit only")]
+    fn lock_unless(
+        &self,
+        time: Duration,
+        mut is_needless: impl FnMut() -> bool,
+    ) -> Result<Option<Lock>, Failure> {
+        let begun = Instant::now();
+        let (mut races, mut pause) = (0, Duration::from_millis(1));
+        while !is_needless() {
+            match self.take_lock() {
+                Err(Errno::AGAIN) if begun.elapsed() < time => {
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(LOCK_RETRY_MAX);
+                }
+                Err(Errno::AGAIN) => return Ok(None),
+                // The folder was removed meanwhile, and the lock with it.
+                Err(Errno::NOENT) if races < RACES_MAX => {
                     races += 1;
                     self.create()?;
                 }
-                result => return result.map_err(|why| refused(&self.folder, why.into())),
+                lock => return lock.map(Some).map_err(|why| refused(&self.folder, why.into())),
             }
         }
+        Ok(None)
     }
 
-    /// Locks the file that is the lock once it is held: not one that was removed meanwhile.
-    fn take_lock(&self, how: FlockOperation) -> rustix::io::Result<Lock> {
+    fn held(&self) -> Failure {
+        Failure::new(
+            Code::Ours,
+            format_args!("lock {}", self.folder.join(LOCK).display()),
+            format_args!("held for {} s by the start of the job's daemon", LOCK_TIME_MAX.as_secs()),
+            "send the 'kakehi run' or 'kakehi serve' that starts it SIGCONT if it was stopped, or \
+             SIGKILL",
+        )
+    }
+
+    /// Locks the file that is the lock once it is held: `NOENT` for one that was removed meanwhile,
+    /// `AGAIN` where somebody else has it.
+    fn take_lock(&self) -> rustix::io::Result<Lock> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        let lock = locked(self.open(LOCK, flags)?, how)?;
+        let lock = locked(self.open(LOCK, flags)?, FlockOperation::NonBlockingLockExclusive)?;
         let held = fstat(&lock.0)?;
         let there = statat(CWD, self.folder.join(LOCK), AtFlags::empty())?;
         if (held.st_dev, held.st_ino) != (there.st_dev, there.st_ino) {
-            return Err(Errno::AGAIN);
+            return Err(Errno::NOENT);
         }
         Ok(lock)
     }
@@ -398,6 +443,18 @@ mod tests {
         all.iter().for_each(|path| fs::write(path, "precious").expect("a file"));
         job.clear(&job.lock().unwrap_or_else(|_| panic!("free")));
         assert!(all.iter().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn lock_of_a_starter_that_stands_still_is_not_waited_for_without_end() {
+        let base = tempfile::tempdir().expect("temporary folder");
+        let job = Job { name: "a".to_owned(), folder: base.path().join("a") };
+        job.create().expect("a folder");
+        let held = job.lock().expect("free");
+        let short = Duration::from_millis(50);
+        assert!(job.lock_unless(short, || false).is_ok_and(|lock| lock.is_none()));
+        drop(held);
+        assert!(job.lock_unless(short, || false).is_ok_and(|lock| lock.is_some()));
     }
 
     /// As daemons of one job that come and go: what one starter holds, no other does.

@@ -58,16 +58,15 @@ pub(crate) fn attach_or_start(
 ) -> Result<Launched, Failure> {
     loop {
         // Held until the daemon listens, so that of many that come at once one starts it.
-        let lock = job.lock()?;
-        if !control::is_there(&job.folder) {
+        let lock = job.lock_to_start().map_err(|failure| or_instead(failure, config))?;
+        // It may have come to listen before the lock was free.
+        if let Some(lock) = lock.filter(|_| !control::is_there(&job.folder)) {
             let (daemon, witness) =
                 start(job, config, words).inspect_err(|_| job.remove_locked(&lock))?;
             let attachment =
                 control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
             return Ok(Launched::Started(daemon, attachment, witness));
         }
-        // All that come wait for it at once, should it be slow.
-        drop(lock);
         match control::attach(&job.folder) {
             Ok(attachment) => {
                 let has_cores = check(job, config)?;

@@ -30,7 +30,7 @@ fn clear_if_deserted(job: &Job) {
     if !is_deserted() || check_private(&job.folder).is_err() || !is_of_this_node(job) {
         return;
     }
-    let Ok(lock) = job.take_lock(FlockOperation::NonBlockingLockExclusive) else { return };
+    let Ok(lock) = job.take_lock() else { return };
     if is_deserted() && !has_programs(job) {
         job.clear(&lock);
     }

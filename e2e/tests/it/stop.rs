@@ -1,7 +1,7 @@
 //! A daemon that stands still: clients wait for it, or fence it; it and they never both write.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{BufRead as _, BufReader},
     iter, mem,
     os::unix::fs::PermissionsExt as _,
@@ -11,6 +11,7 @@ use std::{
 };
 
 use rustix::{
+    fs::{FlockOperation, flock},
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
     process::Signal,
 };
@@ -60,6 +61,9 @@ fn whoever_asks_a_daemon_that_stands_still_or_comes_to_it_is_told() {
     let folder = Folder::new();
     let daemon = Daemon::start(&folder, "job", &[]);
     daemon.running.signal(Signal::STOP);
+    // As one that stands still just before it releases the lock of its start.
+    let lock = File::open(daemon.socket.join("lock")).expect("the daemon has made it");
+    flock(&lock, FlockOperation::LockExclusive).expect("a lock");
     let is_told = |said: &str| {
         let process = format!("(process {})", daemon.running.child.id());
         assert!(said.contains(&process) && said.contains("no answer"), "{said}");
