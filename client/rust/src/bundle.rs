@@ -421,7 +421,11 @@ impl Leases {
 }
 
 fn create_flags(flags: OFlags) -> CreateFlags {
-    let said = [(OFlags::EXCL, CreateFlags::EXCLUSIVE), (OFlags::TRUNC, CreateFlags::TRUNCATES)];
+    let said = [
+        (OFlags::EXCL, CreateFlags::EXCLUSIVE),
+        (OFlags::TRUNC, CreateFlags::TRUNCATES),
+        (OFlags::APPEND, CreateFlags::APPENDS),
+    ];
     said.into_iter().fold(CreateFlags::default(), |how, (flag, said)| {
         if flags.contains(flag) { how.with(said) } else { how }
     })

@@ -324,6 +324,9 @@ impl Intake {
             match made {
                 // A call has made it meanwhile.
                 Err(why) if found.inode.is_none() && errno(&why) == Errno::EXIST => {}
+                made if how.has(CreateFlags::APPENDS) => {
+                    return Ok(Rc::new(made?.reopened(OFlags::WRONLY.union(OFlags::APPEND))));
+                }
                 made => return Ok(Rc::new(made?)),
             }
         }

@@ -8,6 +8,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    thread,
     time::Duration,
 };
 
@@ -211,6 +212,7 @@ fn strike(rng: &mut fastrand::Rng, kind: Kind, way: Way, victim: Victim) -> u32 
     if kind == Kind::Inserted && python(&what, "inserted").is_none() {
         return 0;
     }
+    let _named = Named(&what);
     let mut scene = Scene::new(way);
     let ends = !matches!(victim, Victim::Client | Victim::Both);
     let count = match kind {
@@ -236,6 +238,17 @@ fn strike(rng: &mut fastrand::Rng, kind: Kind, way: Way, victim: Victim) -> u32 
         check(&what, writer, &place, (way, victim), struck_at);
     }
     signals
+}
+
+/// Names the cell if a check fails.
+struct Named<'a>(&'a str);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            note(self.0);
+        }
+    }
 }
 
 /// Asserts that the files of a writer have what they have to.

@@ -88,6 +88,7 @@ fn whoever_asks_a_daemon_that_stands_still_or_comes_to_it_is_told() {
     }
     assert!(begun.elapsed() < Duration::from_secs(30), "one after the other");
     daemon.running.signal(Signal::CONT);
+    drop(lock);
     daemon.end();
 }
 

@@ -38,6 +38,8 @@ impl CreateFlags {
     pub const EXCLUSIVE: Self = Self(1);
     /// If it is there it is cut.
     pub const TRUNCATES: Self = Self(2);
+    /// Its client appends: who opens it besides may have written behind what came so far.
+    pub const APPENDS: Self = Self(4);
 
     /// Both.
     #[must_use]

@@ -53,6 +53,20 @@ fn small_files_need_two_system_calls_of_their_program() {
     assert!(total < 3 * COUNT + 700, "{total} calls:\n{counts}");
 }
 
+/// Each begins as the maker of the file, or as one that opens it while another makes it.
+#[test]
+fn lines_that_several_append_to_new_files_are_all_there() {
+    let folder = Folder::new();
+    let script = "for file in $(seq 30); do \
+        for writer in 1 2 3 4; do \"$1\" \"$0/$file\" 20 >/dev/null & done; wait; done; \
+        cd \"$0\"; wc -c *";
+    let mut command = coalescing(&folder);
+    command.args(["bash", "-c", script]).arg(local(&folder)).arg(program("append"));
+    let counts = succeed(&mut command, LONG);
+    let is_whole = |line: &&str| line.split_whitespace().next() == Some("560");
+    assert_eq!(counts.lines().filter(is_whole).count(), 30, "{counts}");
+}
+
 /// The program is killed: all that it has closed is there.
 #[test]
 fn small_files_outlive_their_program() {
