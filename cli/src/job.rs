@@ -337,7 +337,7 @@ fn create_private(folder: &Path) -> io::Result<bool> {
 
 /// Makes something with the mode that it is given. Whoever withholds rights by the umask means none
 /// that the owner cannot enter or open.
-fn unmasked<T>(make: impl FnOnce() -> T) -> T {
+pub(crate) fn unmasked<T>(make: impl FnOnce() -> T) -> T {
     let mask = rustix::process::umask(Mode::empty());
     let made = make();
     rustix::process::umask(mask);

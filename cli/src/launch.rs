@@ -3,24 +3,31 @@
 use std::{
     env,
     ffi::OsString,
+    fmt,
     io::{BufRead as _, BufReader},
-    os::unix::process::CommandExt as _,
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    panic::resume_unwind,
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
+    thread,
 };
 
 use crate::{
     config::{Config, Origin},
     failure::{Code, Failure},
-    job::Job,
+    job::{Job, unmasked},
     report,
+    settings::Engine,
     starter::{END, READY},
     status::ask,
     voice::{self, Volume},
     witness,
 };
 use daemon::{
-    Error, Summary,
+    Error, Standby, Summary,
     control::{self, Attachment, Control},
 };
 
@@ -28,6 +35,9 @@ use daemon::{
 const COMMAND_LEN_MAX: usize = 400;
 /// Tells the daemon of a run which program that runs. No setting: it begins otherwise than those.
 pub(crate) const PROGRAM: &str = "_KAKEHI_PROGRAM";
+/// Tells the daemon of a run that its standard input is the job's segment, made by the run that has
+/// stood by.
+pub(crate) const STANDBY: &str = "_KAKEHI_STANDBY";
 /// The way to run the program all the same.
 const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
@@ -46,8 +56,15 @@ pub(crate) struct Daemon {
 pub(crate) enum Launched {
     /// Somebody else's daemon serves the job; whether it has the cores that this run gives it.
     Attached(Attachment, bool),
-    /// This process started it, and beside it a witness, unless that failed.
-    Started(Daemon, Attachment, Option<witness::Starting>),
+    /// This process is the job's first run; beside it is a witness, unless that failed.
+    First(Service, Option<witness::Starting>),
+}
+
+/// The service of a job, for its first run.
+pub(crate) enum Service {
+    By(Daemon, Attachment),
+    /// Its daemon starts once somebody asks for it; closed where it did not start.
+    OnDemand(Standby),
 }
 
 /// Attaches to the daemon of a job, started now if there is none.
@@ -61,11 +78,7 @@ pub(crate) fn attach_or_start(
         let lock = job.lock_to_start().map_err(|failure| or_instead(failure, config))?;
         // It may have come to listen before the lock was free.
         if let Some(lock) = lock.filter(|_| !control::is_there(&job.folder)) {
-            let (daemon, witness) =
-                start(job, config, words).inspect_err(|_| job.remove_locked(&lock))?;
-            let attachment =
-                control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
-            return Ok(Launched::Started(daemon, attachment, witness));
+            return launch(job, config, words).inspect_err(|_| job.remove_locked(&lock));
         }
         match control::attach(&job.folder) {
             Ok(attachment) => {
@@ -78,6 +91,96 @@ pub(crate) fn attach_or_start(
                 return Err(or_instead(Failure::of_daemon(&why), config));
             }
             Err(why) => return Err(Failure::of_daemon(&why)),
+        }
+    }
+}
+
+/// Starts the daemon of a job, or stands by for it where it need not be there from the start: no
+/// folder is its to show, and no setting is likely to be refused.
+fn launch(job: &Job, config: &Config, words: &[OsString]) -> Result<Launched, Failure> {
+    let can_wait = config.mapped().0.is_empty()
+        && config.remote.is_none()
+        && config.cores.is_none()
+        && config.engine == Engine::Auto;
+    if can_wait {
+        let standby =
+            unmasked(|| Standby::new(&job.folder)).map_err(|why| Failure::of_daemon(&why))?;
+        return Ok(Launched::First(Service::OnDemand(standby), witness::Starting::new().ok()));
+    }
+    let child = spawn(job, config, words, None)?;
+    // Beside it: both take about as long.
+    let witness = witness::Starting::new().ok();
+    Ok(Launched::First(serving(child, job, config)?, witness))
+}
+
+impl Service {
+    /// Runs a program, and starts the daemon if somebody asks for it meanwhile. Where it does not
+    /// start the programs go on without, and it is told why.
+    pub(crate) fn during<T>(
+        self,
+        job: &Job,
+        config: &Config,
+        words: &[OsString],
+        program: impl FnOnce() -> T,
+    ) -> (T, Self) {
+        let Self::OnDemand(standby) = self else { return (program(), self) };
+        let Ok((end, running)) = UnixStream::pair() else {
+            return (program(), Self::OnDemand(standby));
+        };
+        thread::scope(|scope| {
+            let serving = scope.spawn(move || stand_by(standby, &end, job, config, words));
+            let ended = program();
+            drop(running);
+            (ended, serving.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })
+    }
+
+    /// Ends it, once the program is gone, and returns what was done.
+    ///
+    /// # Errors
+    ///
+    /// The daemon did not end by itself. What it left in the job's folder is gone then.
+    pub(crate) fn end(self, job: &Job, config: &Config) -> Result<Summary, Failure> {
+        match self {
+            Self::By(daemon, attachment) => {
+                drop(attachment);
+                daemon.wait(config).inspect_err(|_| clear(job))
+            }
+            Self::OnDemand(standby) => {
+                let summary = standby.summary();
+                drop(standby);
+                job.remove();
+                Ok(summary)
+            }
+        }
+    }
+}
+
+/// Waits until somebody asks for the daemon and starts it, or until `end` is closed.
+fn stand_by(
+    mut standby: Standby,
+    end: &UnixStream,
+    job: &Job,
+    config: &Config,
+    words: &[OsString],
+) -> Service {
+    let started = match standby.wait(end.as_fd()) {
+        Ok(None) => return Service::OnDemand(standby),
+        Ok(Some(waiting)) => spawn(job, config, words, Some(standby.segment()))
+            .and_then(|child| serving(child, job, config))
+            .map(|service| (service, waiting)),
+        Err(why) => Err(not_started(&why, config)),
+    };
+    match started {
+        Ok((service, waiting)) => {
+            standby.leave();
+            drop(waiting);
+            service
+        }
+        Err(failure) => {
+            report::warn(&failure);
+            standby.close();
+            Service::OnDemand(standby)
         }
     }
 }
@@ -139,25 +242,40 @@ fn command(program: &Path, job: &Job, config: &Config, words: &[OsString]) -> Co
     command
 }
 
-fn start(
+fn not_started(why: &dyn fmt::Display, config: &Config) -> Failure {
+    or_instead(Failure::new(Code::Failure, "the daemon did not start", why, "try again"), config)
+}
+
+/// Starts the process of a daemon, which is given the segment of whoever has stood by for it.
+fn spawn(
     job: &Job,
     config: &Config,
     words: &[OsString],
-) -> Result<(Daemon, Option<witness::Starting>), Failure> {
-    let failed = |why: &dyn std::fmt::Display| {
-        let failure = Failure::new(Code::Failure, "the daemon did not start", why, "try again");
-        or_instead(failure, config)
-    };
-    let program = env::current_exe().map_err(|why| failed(&why))?;
-    let mut command = command(&program, job, config, words);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|why| failed(&why))?;
-    let witness = witness::Starting::new().ok();
+    segment: Option<BorrowedFd<'_>>,
+) -> Result<Child, Failure> {
+    let spawned = env::current_exe().and_then(|program| {
+        let mut command = command(&program, job, config, words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        if let Some(segment) = segment {
+            command.stdin(segment.try_clone_to_owned()?).env(STANDBY, "1");
+        }
+        command.spawn()
+    });
+    spawned.map_err(|why| not_started(&why, config))
+}
+
+/// Waits until a daemon serves, and attaches to it.
+fn serving(mut child: Child, job: &Job, config: &Config) -> Result<Service, Failure> {
+    let failed = |why: &dyn fmt::Display| not_started(why, config);
     let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
     let mut output = BufReader::new(output);
     let mut line = String::new();
     match output.read_line(&mut line) {
-        Ok(_) if line.trim_end() == READY => Ok((Daemon { child, output }, witness)),
+        Ok(_) if line.trim_end() == READY => {
+            let attachment = control::attach(&job.folder);
+            let attachment = attachment.map_err(|why| Failure::of_daemon(&why))?;
+            Ok(Service::By(Daemon { child, output }, attachment))
+        }
         Ok(0) => match child.wait() {
             Ok(status) => Err(failed(&format_args!("it ended without a word: {status}"))),
             Err(why) => Err(failed(&why)),
@@ -173,16 +291,8 @@ fn start(
 impl Daemon {
     /// Waits until the daemon has served to the end and returns what it did. Its process may still
     /// be on its way out.
-    ///
-    /// # Errors
-    ///
-    /// It did not end by itself. What it left in the job's folder is gone then.
-    pub(crate) fn wait(self, job: &Job, config: &Config) -> Result<Summary, Failure> {
-        self.wait_for_summary(config).inspect_err(|_| clear(job))
-    }
-
-    fn wait_for_summary(mut self, config: &Config) -> Result<Summary, Failure> {
-        let failed = |why: &dyn std::fmt::Display| {
+    fn wait(mut self, config: &Config) -> Result<Summary, Failure> {
+        let failed = |why: &dyn fmt::Display| {
             let advice = if config.mapped().0.is_empty() {
                 "the programs have drained what this node's files were owed and went on without it"
             } else {

@@ -1,6 +1,7 @@
 //! `kakehi run`: a program under delegation.
 //!
-//! The first `run` of a job starts the daemon, waits for its own program and then for the daemon's
+//! The first `run` of a job starts the daemon, at once or when a program asks for it
+//! ([`launch::Service`]), waits for its own program and then for the daemon's
 //! end, and reports. Every other one attaches and becomes its program: the attachment is a
 //! descriptor that the program inherits, so the daemon lives as long as anything of the job does.
 
@@ -127,16 +128,16 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
         }
-        Launched::Started(daemon, attachment, witness) => {
+        Launched::First(service, witness) => {
             let (_attended, joined) = (job.attend(), job.joined());
             folders.tell_at_start();
-            let status = signals::run_to_end(&mut command, witness);
+            let (status, service) = service.during(&job, &config, &args.command, || {
+                signals::run_to_end(&mut command, witness)
+            });
             if status.is_ok() {
                 folders.keep();
             }
-            // The program is gone; from here on the daemon may end.
-            drop(attachment);
-            let summary = daemon.wait(&job, &config);
+            let summary = service.end(&job, &config);
             folders.tell_at_end();
             let code = exit_code(status.map_err(|why| failed_to_execute(&args.command, &why))?);
             let summary = match summary {

@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     folders::Folders,
     job::{self, Job},
-    launch::{PROGRAM, or_instead},
+    launch::{PROGRAM, STANDBY, or_instead},
     log, metrics, output,
     remote::{self, Url},
     report, signals,
@@ -124,6 +124,7 @@ fn serve_to_end(
         staging: config.staging.0,
         memory: config.memory.0,
         launcher: starter.launcher(),
+        segment: environment.get(STANDBY).map(|_| starter::take_over_input()).transpose()?,
         linger: daemon::LINGER,
         ucx_variables: environment.ucx_variables(),
         remote: own_remote.or(remote),
@@ -136,8 +137,7 @@ fn serve_to_end(
     // A `kakehi run` has it for the daemon that it starts.
     let lock = if starter.is_run() { None } else { Some(job.lock()?) };
     let metrics = args.metrics_listen.map(metrics::Listener::bind).transpose()?;
-    let is_server = args.listen.is_some();
-    let maps = if is_server { config.coalesced.maps() } else { config.mapped() };
+    let maps = if args.listen.is_some() { config.coalesced.maps() } else { config.mapped() };
     let mut folders = Folders::of(maps);
     if !starter.is_run() {
         folders.look();

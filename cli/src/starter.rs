@@ -13,7 +13,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{FileType, Mode, OFlags, fstat, open},
     process::setsid,
-    stdio::{dup2_stderr, dup2_stdout, stderr},
+    stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr},
 };
 
 use crate::failure::{Code, Failure};
@@ -101,6 +101,18 @@ fn take_over_output() -> Result<Arc<OwnedFd>, Failure> {
     taken.map_err(|why| {
         Failure::new(Code::Failure, "standard output", why, "raise the descriptor limit")
     })
+}
+
+/// Takes what was standard input: the job's segment.
+pub(crate) fn take_over_input() -> Result<Arc<OwnedFd>, Failure> {
+    let taken = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 0).map_err(|why| {
+        Failure::new(Code::Failure, "standard input", why, "raise the descriptor limit")
+    })?;
+    // A daemon that cannot open it serves all the same.
+    if let Ok(null) = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        dup2_stdin(&null).ok();
+    }
+    Ok(Arc::new(taken))
 }
 
 /// Closes output that somebody may read to its end, as `ssh` and prologs do; a file may be kept.

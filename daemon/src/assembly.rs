@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     future, io,
     os::fd::OwnedFd,
+    path::Path,
     rc::Rc,
     sync::{Arc, mpsc},
     thread,
@@ -57,7 +58,7 @@ const THREADS_PER_CORE: usize = 8;
 /// - [`Error::Unusable`]: a key file, folder, address, or core that `config` names is of no use.
 /// - [`Error::Remote`]: no server of remote files can be reached; [`Error::Ucx`]: nor UCX used.
 /// - [`Error::Setup`]: the folder, memory, descriptors, or threads could not be had.
-pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Summary, Error> {
+pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Summary, Error> {
     if let Some(core) = config.cores.get(CORES_MAX) {
         let why = io::Error::other(format!("a daemon serves on {CORES_MAX} cores at most"));
         return Err(Error::unusable(Given::Core(*core))(why));
@@ -69,20 +70,19 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     // Nobody means to withhold from the daemon what it makes for itself.
     let mask = umask(Mode::empty()).difference(Mode::RWXU);
     umask(mask);
-    let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
     let key = config.remote.as_ref().map(|remote| {
         let given = Given::ClientKey(remote.key.clone().unwrap_or_default());
         Key::given(remote.key.as_deref(), Key::read).map_err(Error::unusable(given))
     });
     let key = key.transpose()?;
-    let place = SocketFolder::occupy(&config.folder, &job_fd)?;
+    let (job, job_fd, _place, listening) = occupy(&mut config)?;
     let seats = Seats::new(&config);
     let core_count = seats.count();
     let admission = Admission::new(config.staging, config.memory, fds, seats);
     let node = Arc::new(Node::of(&config, job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let (job_fd, listings) = (Arc::new(job_fd), Listings::default());
+    let listings = Listings::default();
     let mut hall = Hall { node, lists, newcomers, job_fd, fds, key, listings, config };
 
     let mut first = Seat::new(&hall, 0)?;
@@ -110,7 +110,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         shares_cores: hall.config.cores.is_empty() && hall.config.launcher.is_some(),
     });
     let handle = first.core.handle.clone();
-    handle.spawn(Class::Latency, listener.listen(Rc::clone(&place.listening)));
+    handle.spawn(Class::Latency, listener.listen(Rc::new(listening)));
     handle.spawn(Class::Latency, Rc::clone(&first.core).read_mail());
     let views = first.mount_views(&hall.config)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
@@ -134,6 +134,20 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
     Ok(loss.told_in(status::totals(&hall.node, ended.iter()).summary()))
+}
+
+/// Makes the job's segment and listens, or takes both over.
+fn occupy(config: &mut Config) -> Result<(shm::Job, Arc<OwnedFd>, SocketFolder, OwnedFd), Error> {
+    let setup = Error::setup("the job segment");
+    let (job, job_fd, occupy): (_, _, fn(&Path, &OwnedFd) -> _) = match config.segment.take() {
+        Some(fd) => (shm::Job::open(&fd).map_err(setup)?, fd, SocketFolder::take_over),
+        None => {
+            let (job, fd) = shm::Job::create().map_err(setup)?;
+            (job, Arc::new(fd), SocketFolder::occupy)
+        }
+    };
+    let (place, listening) = occupy(&config.folder, &job_fd)?;
+    Ok((job, job_fd, place, listening))
 }
 
 /// The common parts of every executor of a daemon.

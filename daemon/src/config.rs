@@ -38,6 +38,9 @@ pub struct Config {
     /// `run` that attached has gone, and the clients too; or once nobody reads the pipe any more
     /// and none has ever attached. The first signal then does not end it.
     pub launcher: Option<Arc<OwnedFd>>,
+    /// The job's segment, of a [`Standby`](crate::Standby) that listens in `folder`: the daemon
+    /// takes both over.
+    pub segment: Option<Arc<OwnedFd>>,
     /// How long a daemon that is to end waits for clients to leave by themselves.
     pub linger: Duration,
     /// Variables for UCX that the user has set, names and values: the daemon leaves them to UCX.
@@ -119,6 +122,7 @@ impl Config {
             staging: STAGING,
             memory: 1 << 30,
             launcher: None,
+            segment: None,
             linger: LINGER,
             ucx_variables: Vec::new(),
             remote: None,

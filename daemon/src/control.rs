@@ -152,8 +152,16 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Connects and exchanges greetings.
+    /// Connects and exchanges greetings. A process that stood by for the daemon closes without a
+    /// word once that serves: then connects again.
     fn greet(&self, role: Role) -> Result<OwnedFd, Error> {
+        match self.greet_once(role) {
+            Err(Error::Lost(_)) => self.greet_once(role),
+            greeted => greeted,
+        }
+    }
+
+    fn greet_once(&self, role: Role) -> Result<OwnedFd, Error> {
         let socket =
             socket::connect_to(self.folder, self.time).map_err(|why| match why.kind() {
                 io::ErrorKind::WouldBlock => self.silent(None),

@@ -1,6 +1,7 @@
 //! The control socket: whole messages of at most 64 bytes each way, with descriptors beside them.
 
 use std::{
+    fs,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -77,8 +78,21 @@ fn try_to_connect(folder: &Path) -> io::Result<()> {
 
 /// Listens on the socket of `folder`. The socket never blocks.
 pub(crate) fn listen_in(folder: &Path) -> io::Result<OwnedFd> {
+    listen_at(&path(folder))
+}
+
+/// As [`listen_in`], where another process listens until then.
+pub(crate) fn listen_instead(folder: &Path) -> io::Result<OwnedFd> {
+    // As long as the other name, which just fits where the folder's is long.
+    let name = folder.join("daemon");
+    let socket = listen_at(&name)?;
+    fs::rename(name, path(folder))?;
+    Ok(socket)
+}
+
+fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     let socket = create(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-    bind(&socket, &SocketAddrUnix::new(path(folder))?)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }

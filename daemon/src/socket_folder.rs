@@ -8,21 +8,22 @@ use std::{
     },
     path::{Path, PathBuf},
     process,
-    rc::Rc,
 };
 
 use crate::{Error, socket};
 
 /// The daemon's files in its folder; removed when dropped.
+#[derive(Debug)]
 pub(crate) struct SocketFolder {
-    pub(crate) listening: Rc<OwnedFd>,
     socket: PathBuf,
     job: PathBuf,
+    is_left: bool,
 }
 
 impl SocketFolder {
-    /// Listens in `folder`, and shows the job's segment there to programs that never connect.
-    pub(crate) fn occupy(folder: &Path, job_fd: &OwnedFd) -> Result<Self, Error> {
+    /// Listens in `folder` by the socket that is returned, and shows the job's segment there to
+    /// programs that never connect.
+    pub(crate) fn occupy(folder: &Path, job_fd: &OwnedFd) -> Result<(Self, OwnedFd), Error> {
         let (socket, job) = (socket::path(folder), folder.join("job"));
         if socket::is_listened_at(folder) {
             return Err(Error::Occupied { folder: folder.to_owned() });
@@ -36,20 +37,41 @@ impl SocketFolder {
             }
         }
         let listening = socket::listen_in(folder).map_err(Error::setup("the socket"))?;
-        let target = format!("/proc/{}/fd/{}", process::id(), job_fd.as_raw_fd());
-        if let Err(why) = symlink(target, &job) {
+        if let Err(why) = symlink(target(job_fd), &job) {
             // What is there instead is the user's.
             fs::remove_file(&socket).ok();
             return Err(Error::setup("the link to the job segment")(why));
         }
-        Ok(Self { listening: Rc::new(listening), socket, job })
+        Ok((Self { socket, job, is_left: false }, listening))
     }
+
+    /// Takes the folder over from the process of this job that listens there: at each moment one
+    /// of them does.
+    pub(crate) fn take_over(folder: &Path, job_fd: &OwnedFd) -> Result<(Self, OwnedFd), Error> {
+        let (socket, job) = (socket::path(folder), folder.join("job"));
+        let link = folder.join("segment");
+        symlink(target(job_fd), &link)
+            .and_then(|()| fs::rename(link, &job))
+            .map_err(Error::setup("the link to the job segment"))?;
+        let listening = socket::listen_instead(folder).map_err(Error::setup("the socket"))?;
+        Ok((Self { socket, job, is_left: false }, listening))
+    }
+
+    /// Leaves the files to whoever has taken the folder over.
+    pub(crate) const fn leave(&mut self) {
+        self.is_left = true;
+    }
+}
+
+/// Where other processes find the segment.
+fn target(job_fd: &OwnedFd) -> String {
+    format!("/proc/{}/fd/{}", process::id(), job_fd.as_raw_fd())
 }
 
 impl Drop for SocketFolder {
     fn drop(&mut self) {
         // Without a socket the next daemon starts, and the link is then its own.
-        for path in [&self.job, &self.socket] {
+        for path in [&self.job, &self.socket].into_iter().filter(|_| !self.is_left) {
             fs::remove_file(path).ok(); // Somebody may have cleared the folder already.
         }
     }

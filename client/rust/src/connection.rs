@@ -14,6 +14,8 @@
 //! that it was about to write ([`Connection::await_exit`]), others go on. One that cannot be
 //! killed, as from a container with processes of its own, is waited for.
 
+mod dial;
+
 use core::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
@@ -23,26 +25,20 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, OwnedFd},
     io::{self, Errno},
-    net::{
-        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
-        send, socket_with, sockopt,
-    },
-    process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal},
+    net::{RecvFlags, SendFlags, send},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 use shm::{Guard, Job, LANES, Lock, Once, Session, lane::Requester, thread};
-use wire::{
-    Greeting, MESSAGE_LEN, Message, Phase, Reason, Refusal, Registration, Reply, Request, Role,
-    Value, Welcome,
-};
+use wire::{MESSAGE_LEN, Message, Phase, Reason, Refusal, Registration, Reply, Request, Value};
 
 use crate::{
     arena::{self, Arena},
     bundle::Bundle,
     client::Host,
     clock::now,
-    config::{Config, PATH_MAX},
+    config::Config,
     detach,
-    passing::{Passed, receive_with, send_with},
+    passing::{receive_with, send_with},
     patience::{Patience, look},
     slots::Slots,
     socket::Socket,
@@ -129,10 +125,7 @@ impl Connection {
         tables: &'static Tables,
     ) -> Result<Self, Failure> {
         let fence_timeout = config.fence_timeout;
-        let (socket, daemon) = dial(config, host).map_err(|_| Failure::Unreachable)?;
-        let greeting = Greeting { rank: config.rank, ..Greeting::new(Role::Client) }.encode();
-        send(&socket, &greeting, SendFlags::NOSIGNAL).map_err(|_| Failure::Unreachable)?;
-        let (welcome, passed) = receive_welcome(&socket, fence_timeout)?;
+        let dial::Met { socket, daemon, welcome, passed } = dial::meet(config, host)?;
         let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;
         let [Some(session), Some(job)] = passed else { return Err(Failure::Unreachable) };
         let session = Session::open(session).map_err(|_| Failure::Unreachable)?;
@@ -453,38 +446,4 @@ impl Lane<'_> {
         let value = Value::decode(self.requester.take(lane, seq));
         Ok(value.0.map_err(Errno::from_raw_os_error))
     }
-}
-
-/// Connects to the daemon of the job; returns the number of its process here, too.
-fn dial(config: &Config, host: &dyn Host) -> io::Result<(OwnedFd, Option<Pid>)> {
-    let mut path = [0; PATH_MAX];
-    let path = config.path_of(b"socket", &mut path).ok_or(Errno::NAMETOOLONG)?;
-    let socket =
-        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    // To connect and to send, too, may take for ever: a daemon that stands still takes nothing.
-    for way in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-        sockopt::set_socket_timeout(&socket, way, Some(config.fence_timeout))?;
-    }
-    let daemon = SocketAddrUnix::new(path)?;
-    io::retry_on_intr(|| connect(&socket, &daemon))?;
-    let peer = host.peer(socket.as_fd())?;
-    if peer.user != getuid().as_raw() {
-        return Err(Errno::PERM);
-    }
-    Ok((socket, peer.process))
-}
-
-fn receive_welcome(socket: &OwnedFd, timeout: Duration) -> Result<(Welcome, Passed), Failure> {
-    let mut bytes = [0; MESSAGE_LEN];
-    let end = now() + timeout;
-    let received = loop {
-        match receive_with(socket, &mut bytes, RecvFlags::empty()) {
-            // A wait with a limit is not taken up again after a signal, whatever its handler says.
-            Err(Errno::INTR) if now() < end => {}
-            received => break received,
-        }
-    };
-    let (len, passed) = received.map_err(|_| Failure::Unreachable)?;
-    let welcome = Welcome::decode(bytes.get(..len).unwrap_or_default());
-    Ok((welcome.map_err(|_| Failure::Unreachable)?, passed))
 }

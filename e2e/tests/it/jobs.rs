@@ -216,12 +216,15 @@ fn the_second_sigterm_ends_a_jobs_daemon() {
     assert!(running.wait(SOON).success());
 }
 
+/// The job's daemon, which is started if nobody has needed it yet.
 fn the_daemon(folder: &Folder) -> Pid {
+    let mut status = Command::new(kakehi());
+    succeed(status.arg("status").env("XDG_RUNTIME_DIR", folder.path()), SOON);
     daemon_in(folder).and_then(Pid::from_raw).expect("a daemon")
 }
 
 /// Starts a program, and waits until it says `ready`.
-fn ready(command: &mut Command) -> Running {
+pub(crate) fn ready(command: &mut Command) -> Running {
     let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
     let mut line = String::new();
     let stdout = running.child.stdout.as_mut().expect("piped");

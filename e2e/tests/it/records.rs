@@ -34,7 +34,7 @@ const BODY_LEN: usize = 300 << 10;
 /// Bits of a number that are below its writer's.
 const WRITER_SHIFT: u32 = 48;
 /// Room of a log, records.
-const LOG_LEN: u64 = 1 << 22;
+pub(crate) const LOG_LEN: u64 = 1 << 20;
 
 /// One record that was accepted.
 #[derive(Clone, Copy, Debug)]

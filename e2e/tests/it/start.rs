@@ -14,9 +14,13 @@ use rustix::{
 };
 use serde_json::Value;
 
-use crate::harness::{
-    Daemon, Folder, Running, SOON, kakehi, kakehi_run, kept_in_one_of, note, processes_of, program,
-    run, skip, succeed, text, variables, wait_for,
+use crate::{
+    bad_input::install,
+    harness::{
+        Daemon, EAGER, Folder, Running, SOON, kakehi, kakehi_run, kept_in_one_of, note,
+        processes_of, program, run, skip, succeed, text, variables, wait_for,
+    },
+    jobs::ready,
 };
 
 /// Ended when dropped.
@@ -139,6 +143,44 @@ fn a_daemon_that_was_started_by_hand_stays_on_the_cores_it_was_given() {
     wrapped.envs(variables(&folder.join("job")));
     succeed(wrapped.arg("blocks").arg(folder.join("out")).args(["100", "4096"]), SOON);
     assert_eq!(cores_of(daemon.0.as_raw_pid()), 1);
+}
+
+/// Most programs end before they need one.
+#[test]
+fn daemon_starts_once_somebody_asks_for_it() {
+    let folder = Folder::new();
+    let mut command = kakehi_run(&folder, &[]);
+    let command = command.args(["sh", "-c", "echo ready; cat"]).stdin(Stdio::piped());
+    let mut running = ready(command);
+    // Another run of this user looks for what killed jobs have left.
+    succeed(kakehi_run(&folder, &[]).arg("true"), SOON);
+    assert_eq!(daemon_in(&folder), None);
+    let mut status = Command::new(kakehi());
+    status.args(["status", "--json"]).env("XDG_RUNTIME_DIR", folder.path());
+    let said: Value = serde_json::from_str(&succeed(&mut status, SOON)).expect("JSON");
+    assert_eq!(said["pid"].as_i64(), daemon_in(&folder).map(i64::from));
+    drop(running.child.stdin.take());
+    assert!(running.wait(SOON).success());
+    assert!(!folder.join("kakehi").exists(), "something is left behind");
+}
+
+/// Programs go on without it, and `kakehi run` says why there is none.
+#[test]
+fn daemon_that_cannot_start_when_it_is_asked_for_is_done_without() {
+    let folder = Folder::new();
+    let bin = install(&folder);
+    let mut command = Command::new(bin.join("kakehi"));
+    command.args(["run", "--", "sh", "-c"]).envs(EAGER);
+    let script = "rm \"$0\"; seq 100000 | tee \"$1\" >/dev/null";
+    command.arg(script).arg(bin.join("kakehi")).arg(folder.join("out"));
+    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let lines = fs::read_to_string(folder.join("out")).expect("written");
+    assert_eq!(lines.lines().count(), 100_000);
+    assert!(said.contains("the daemon did not start"), "{said}");
+    assert!(!folder.join("kakehi").exists(), "something is left behind");
 }
 
 /// The daemon that a `kakehi run` of this test has started.

@@ -1,0 +1,83 @@
+//! Calling on the daemon: its socket, and the first words.
+
+use rustix::{
+    fd::{AsFd as _, OwnedFd},
+    io::{self, Errno},
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
+        send, socket_with, sockopt,
+    },
+    process::{Pid, getuid},
+};
+use wire::{Greeting, MESSAGE_LEN, Role, Welcome};
+
+use super::Failure;
+use crate::{
+    client::Host,
+    clock::now,
+    config::{Config, PATH_MAX},
+    passing::{Passed, receive_with},
+};
+
+/// A daemon that has answered.
+pub(super) struct Met {
+    pub(super) socket: OwnedFd,
+    /// The number of its process, if it has one here.
+    pub(super) daemon: Option<Pid>,
+    pub(super) welcome: Welcome,
+    pub(super) passed: Passed,
+}
+
+/// Connects and greets.
+pub(super) fn meet(config: &Config, host: &dyn Host) -> Result<Met, Failure> {
+    let met = match greet(config, host) {
+        // By a process that stood by for the daemon, which serves by now.
+        Err(Errno::CONNRESET) => greet(config, host),
+        met => met,
+    };
+    met.map_err(|_| Failure::Unreachable)
+}
+
+/// `CONNRESET`: the connection was closed without a word.
+fn greet(config: &Config, host: &dyn Host) -> io::Result<Met> {
+    let (socket, daemon) = dial(config, host)?;
+    let greeting = Greeting { rank: config.rank, ..Greeting::new(Role::Client) }.encode();
+    match send(&socket, &greeting, SendFlags::NOSIGNAL) {
+        Err(Errno::PIPE) => return Err(Errno::CONNRESET),
+        sent => sent?,
+    };
+    let mut bytes = [0; MESSAGE_LEN];
+    let end = now() + config.fence_timeout;
+    let received = loop {
+        match receive_with(&socket, &mut bytes, RecvFlags::empty()) {
+            // A wait with a limit is not taken up again after a signal, whatever its handler says.
+            Err(Errno::INTR) if now() < end => {}
+            received => break received,
+        }
+    };
+    let (len, passed) = received?;
+    if len == 0 {
+        return Err(Errno::CONNRESET);
+    }
+    let welcome = Welcome::decode(bytes.get(..len).unwrap_or_default());
+    Ok(Met { socket, daemon, welcome: welcome.map_err(|_| Errno::PROTO)?, passed })
+}
+
+/// Connects to the daemon of the job; returns the number of its process here, too.
+fn dial(config: &Config, host: &dyn Host) -> io::Result<(OwnedFd, Option<Pid>)> {
+    let mut path = [0; PATH_MAX];
+    let path = config.path_of(b"socket", &mut path).ok_or(Errno::NAMETOOLONG)?;
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    // To connect and to send, too, may take for ever: a daemon that stands still takes nothing.
+    for way in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+        sockopt::set_socket_timeout(&socket, way, Some(config.fence_timeout))?;
+    }
+    let daemon = SocketAddrUnix::new(path)?;
+    io::retry_on_intr(|| connect(&socket, &daemon))?;
+    let peer = host.peer(socket.as_fd())?;
+    if peer.user != getuid().as_raw() {
+        return Err(Errno::PERM);
+    }
+    Ok((socket, peer.process))
+}
