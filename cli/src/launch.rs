@@ -24,7 +24,6 @@ use crate::{
     starter::{END, READY},
     status::ask,
     voice::{self, Volume},
-    witness,
 };
 use daemon::{
     Error, Standby, Summary,
@@ -56,8 +55,8 @@ pub(crate) struct Daemon {
 pub(crate) enum Launched {
     /// Somebody else's daemon serves the job; whether it has the cores that this run gives it.
     Attached(Attachment, bool),
-    /// This process is the job's first run; beside it is a witness, unless that failed.
-    First(Service, Option<witness::Starting>),
+    /// This process is the job's first run.
+    First(Service),
 }
 
 /// The service of a job, for its first run.
@@ -105,12 +104,10 @@ fn launch(job: &Job, config: &Config, words: &[OsString]) -> Result<Launched, Fa
     if can_wait {
         let standby =
             unmasked(|| Standby::new(&job.folder)).map_err(|why| Failure::of_daemon(&why))?;
-        return Ok(Launched::First(Service::OnDemand(standby), witness::Starting::new().ok()));
+        return Ok(Launched::First(Service::OnDemand(standby)));
     }
     let child = spawn(job, config, words, None)?;
-    // Beside it: both take about as long.
-    let witness = witness::Starting::new().ok();
-    Ok(Launched::First(serving(child, job, config)?, witness))
+    serving(child, job, config).map(Launched::First)
 }
 
 impl Service {

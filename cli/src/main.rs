@@ -88,9 +88,6 @@ enum Command {
     Bench(bench::Args),
     #[command(hide = true)]
     Manual(manual::Args),
-    /// Says which signals it gets, to `kakehi run`.
-    #[command(hide = true)]
-    Witness,
     /// Writes a byte, for `kakehi doctor`.
     #[command(hide = true)]
     Probe(doctor::Probe),
@@ -101,6 +98,9 @@ fn main() -> ExitCode {
     let name = arguments.next().unwrap_or_default();
     if let Some(tool) = Tool::named(&name) {
         return tool.run(&name, arguments.collect());
+    }
+    if name == witness::COMMAND {
+        return witness::testify();
     }
     let environment = Environment::read();
     let parsed = Arguments::try_parse();
@@ -148,7 +148,6 @@ fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failu
         Command::Umount(args) => mount::unmount(args, environment),
         Command::Bench(args) => bench::bench(args),
         Command::Manual(args) => manual::manual(args, Arguments::command()),
-        Command::Witness => witness::testify(),
         Command::Probe(probe) => probe.write(),
     };
     done.map(|()| ExitCode::SUCCESS)

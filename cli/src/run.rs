@@ -128,12 +128,11 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
         }
-        Launched::First(service, witness) => {
+        Launched::First(service) => {
             let (_attended, joined) = (job.attend(), job.joined());
             folders.tell_at_start();
-            let (status, service) = service.during(&job, &config, &args.command, || {
-                signals::run_to_end(&mut command, witness)
-            });
+            let (status, service) =
+                service.during(&job, &config, &args.command, || signals::run_to_end(&mut command));
             if status.is_ok() {
                 folders.keep();
             }

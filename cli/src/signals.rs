@@ -29,7 +29,7 @@ use signal_hook::{
 
 use crate::{
     failure::{Code, Failure},
-    witness::{Starting, Witness},
+    witness::Witness,
 };
 
 /// Signals that are passed on to the program.
@@ -40,35 +40,28 @@ pub(crate) const PASSED_ON: [i32; 9] =
 const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
 
 /// Runs `command` to its end, passing on the signals this process gets meanwhile but those that the
-/// witness has got, too; without one a signal may come twice. Signals that this process was
+/// witness has got, too; without one, and until there is one, a signal may come twice. Signals that this process was
 /// started to ignore, as by `nohup`, it goes on to ignore, and so does the program. Once that has
 /// ended they do to this process what they do to any.
 ///
 /// # Errors
 ///
 /// As starting and waiting give them.
-pub(crate) fn run_to_end(
-    command: &mut Command,
-    witness: Option<Starting>,
-) -> io::Result<ExitStatus> {
+pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
     // Caught before the program starts, so that none is missed; exec resets the handlers.
     let caught: Vec<_> = heeded(&PASSED_ON).copied().collect();
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in caught.iter().filter(|signal| ENDING.contains(signal)) {
         flag::register_conditional_default(*signal, Arc::clone(&is_over))?;
     }
-    let status = Signals::new(&caught).and_then(|signals| run(command, signals, witness));
+    let status = Signals::new(&caught).and_then(|signals| run(command, signals));
     is_over.store(true, Ordering::SeqCst);
     status
 }
 
-fn run(
-    command: &mut Command,
-    mut signals: Signals,
-    witness: Option<Starting>,
-) -> io::Result<ExitStatus> {
-    let witness = witness.and_then(|witness| witness.listening().ok());
+fn run(command: &mut Command, mut signals: Signals) -> io::Result<ExitStatus> {
     let program = Program::of(Pid::from_child(&command.spawn()?));
+    let witness = Witness::start().ok();
     let handle = signals.handle();
     let stop = Mutex::default();
     thread::scope(|scope| {

@@ -6,30 +6,29 @@
 //! witness is started beside the program, which says what it is sent: what that and `kakehi run`
 //! get at about the same time a program in their group has got as well. One that has left the group
 //! may get a signal twice. The witness has another name, for a signal may be sent by name, too.
+//! Nobody waits until it listens: a signal before that ends it, which says as much.
 
 use std::{
     collections::HashMap,
     env,
     io::{self, BufReader, Read as _, Write as _},
     os::unix::process::CommandExt as _,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, Command, ExitCode, Stdio},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::thread::set_name;
+use rustix::{
+    process::{Pid, WaitId, WaitIdOptions, waitid},
+    thread::set_name,
+};
 use signal_hook::iterator::Signals;
 
-use crate::{
-    failure::{Code, Failure},
-    signals::PASSED_ON,
-};
+use crate::signals::PASSED_ON;
 
 /// The word that starts one, and its name.
 pub(crate) const COMMAND: &str = "witness";
-/// The byte by which it says that it listens.
-const READY: u8 = 0;
 /// How far apart a signal may come to both.
 const APART: Duration = Duration::from_millis(50);
 /// Age from which a signal to the witness counts as a separate one.
@@ -37,18 +36,10 @@ const OLD: Duration = Duration::from_secs(1);
 
 /// A process that says which signals it is sent. Killed with this value; ends with this process.
 pub(crate) struct Witness {
-    _process: Process,
-    told: Arc<Told>,
-}
-
-/// A witness that may not listen yet. Starting one takes about as long as starting a daemon, so
-/// both start at once.
-pub(crate) struct Starting(Process);
-
-struct Process {
-    child: Child,
+    process: Child,
     /// Closed by the kernel if this process is killed, which ends the witness.
     _stdin: Option<ChildStdin>,
+    told: Arc<Told>,
 }
 
 /// When a signal has come to it, and nobody has asked since.
@@ -58,43 +49,31 @@ struct Told {
     news: Condvar,
 }
 
-impl Starting {
+impl Witness {
     /// Starts one, and returns at once.
     ///
     /// # Errors
     ///
     /// As starting a process.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let mut command = Command::new(env::current_exe()?);
-        command.arg0(COMMAND).arg(COMMAND).env_clear().current_dir("/");
+        command.arg0(COMMAND).env_clear().current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn()?;
-        let _stdin = child.stdin.take();
-        Ok(Self(Process { child, _stdin }))
-    }
-
-    /// Waits until it listens.
-    ///
-    /// # Errors
-    ///
-    /// It has ended.
-    pub(crate) fn listening(self) -> io::Result<Witness> {
-        let (mut process, told) = (self.0, Arc::new(Told::default()));
-        let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
-        let mut says = BufReader::new(process.child.stdout.take().ok_or_else(missing)?).bytes();
-        let witness = Witness { _process: process, told: Arc::clone(&told) };
-        says.next().ok_or_else(missing)??;
+        let mut process = command.spawn()?;
+        let (_stdin, says) = (process.stdin.take(), process.stdout.take());
+        let (pid, told) = (Pid::from_child(&process), Arc::new(Told::default()));
+        let hears = Arc::clone(&told);
         thread::spawn(move || {
-            for signal in says.map_while(Result::ok) {
-                told.lock().insert(signal.into(), Instant::now());
-                told.news.notify_all();
-            }
+            let said = says.into_iter().flat_map(|says| BufReader::new(says).bytes());
+            said.map_while(Result::ok).for_each(|signal| hears.note(signal.into()));
+            // Its number stays its own: whoever drops the witness signals it.
+            let ended = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let by_signal = ended.ok().flatten().and_then(|status| status.terminating_signal());
+            by_signal.into_iter().for_each(|signal| hears.note(signal));
         });
-        Ok(witness)
+        Ok(Self { process, _stdin, told })
     }
-}
 
-impl Witness {
     /// True if a signal that this process has just got has come to the witness, or does right now.
     pub(crate) fn has_got(&self, signal: i32) -> bool {
         let is_missing =
@@ -108,28 +87,28 @@ impl Witness {
     }
 }
 
-impl Drop for Process {
+impl Drop for Witness {
     /// Does not wait for its end: whoever drops a witness is about to end.
     fn drop(&mut self) {
-        self.child.kill().ok();
+        self.process.kill().ok();
     }
 }
 
 impl Told {
+    fn note(&self, signal: i32) {
+        self.lock().insert(signal, Instant::now());
+        self.news.notify_all();
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<i32, Instant>> {
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Runs a witness: reports on standard output which signals come, until standard input ends.
-///
-/// # Errors
-///
-/// Why it cannot.
-pub(crate) fn testify() -> Result<(), Failure> {
+pub(crate) fn testify() -> ExitCode {
     let listened = Signals::new(PASSED_ON).and_then(|mut signals| {
         set_name(c"witness")?;
-        say(READY)?;
         thread::spawn(move || {
             for signal in signals.forever() {
                 u8::try_from(signal).map_or(Ok(()), say).ok(); // Nobody listens any more.
@@ -137,8 +116,7 @@ pub(crate) fn testify() -> Result<(), Failure> {
         });
         io::copy(&mut io::stdin(), &mut io::sink())
     });
-    let failed = |why| Failure::new(Code::Failure, "signals", why, "see 'kakehi doctor'");
-    listened.map(drop).map_err(failed)
+    listened.map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
 }
 
 fn say(byte: u8) -> io::Result<()> {
