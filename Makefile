@@ -87,7 +87,9 @@ unit:
 
 # Release: these tests run real programs, and the daemon they run is the one that is shipped. What a
 # shell has its background ignore, these programs would ignore, too.
-E2E := env --default-signal=HUP,INT,QUIT,TERM $(CARGO) test --release -p e2e
+# They wait more than they compute.
+E2E := env --default-signal=HUP,INT,QUIT,TERM RUST_TEST_THREADS=$(shell expr 2 '*' $$(nproc)) \
+	$(CARGO) test --release -p e2e
 
 ## e2e: the tests with several processes
 e2e: build

@@ -1,9 +1,9 @@
 //! `kakehi run`: a program under delegation.
 //!
 //! The first `run` of a job starts the daemon, at once or when a program asks for it
-//! ([`launch::Service`]), waits for its own program and then for the daemon's
-//! end, and reports. Every other one attaches and becomes its program: the attachment is a
-//! descriptor that the program inherits, so the daemon lives as long as anything of the job does.
+//! ([`launch::Service`]), waits for its own program and then for the daemon's end, and reports.
+//! Every other one attaches and becomes its program: the attachment is a descriptor that the
+//! program inherits, so the daemon lives as long as anything of the job does.
 
 use std::{
     ffi::OsString,

@@ -40,9 +40,9 @@ pub(crate) const PASSED_ON: [i32; 9] =
 const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
 
 /// Runs `command` to its end, passing on the signals this process gets meanwhile but those that the
-/// witness has got, too; without one, and until there is one, a signal may come twice. Signals that this process was
-/// started to ignore, as by `nohup`, it goes on to ignore, and so does the program. Once that has
-/// ended they do to this process what they do to any.
+/// witness has got, too; without one, and until there is one, a signal may come twice. Signals
+/// that this process was started to ignore, as by `nohup`, it goes on to ignore, and so does the
+/// program. Once that has ended they do to this process what they do to any.
 ///
 /// # Errors
 ///
