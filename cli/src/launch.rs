@@ -101,9 +101,8 @@ fn launch(job: &Job, config: &Config, words: &[OsString]) -> Result<Launched, Fa
         && config.remote.is_none()
         && config.cores.is_none()
         && config.engine == Engine::Auto;
-    if can_wait {
-        let standby =
-            unmasked(|| Standby::new(&job.folder)).map_err(|why| Failure::of_daemon(&why))?;
+    // Where this process cannot, a daemon may, which raises its limits, or says why not.
+    if let Some(Ok(standby)) = can_wait.then(|| unmasked(|| Standby::new(&job.folder))) {
         return Ok(Launched::First(Service::OnDemand(standby)));
     }
     let child = spawn(job, config, words, None)?;

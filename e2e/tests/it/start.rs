@@ -18,7 +18,7 @@ use crate::{
     bad_input::install,
     harness::{
         Daemon, EAGER, Folder, Running, SOON, kakehi, kakehi_run, kept_in_one_of, note,
-        processes_of, program, run, skip, succeed, text, variables, wait_for,
+        processes_of, program, run, skip, stats, succeed, text, variables, wait_for,
     },
     jobs::ready,
 };
@@ -162,6 +162,19 @@ fn daemon_starts_once_somebody_asks_for_it() {
     drop(running.child.stdin.take());
     assert!(running.wait(SOON).success());
     assert!(!folder.join("kakehi").exists(), "something is left behind");
+}
+
+/// The program lowers its limit for itself; the daemon raises it.
+#[test]
+fn daemon_serves_a_program_under_a_soft_file_limit() {
+    let folder = Folder::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -S -f 64; exec \"$@\"", "sh"]).arg(kakehi());
+    command.args(["run", "--stats"]).arg(folder.join("stats")).args(["cp", "/etc/passwd"]);
+    command.arg(folder.join("copy")).env("XDG_RUNTIME_DIR", folder.path()).envs(EAGER);
+    succeed(command.env_remove("KAKEHI_JOB").env("KAKEHI_RULES", "/**=delegate"), SOON);
+    assert_eq!(fs::read(folder.join("copy")).ok(), fs::read("/etc/passwd").ok());
+    assert_eq!(stats(&folder.join("stats"))[0]["sessions"], 1);
 }
 
 /// Programs go on without it, and `kakehi run` says why there is none.
