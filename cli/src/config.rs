@@ -31,8 +31,12 @@ use crate::{
     voice::{Volume, voice},
 };
 
-/// Names the configuration file above all others; the only variable that is no setting.
+/// Names the configuration file above all others; which is not a setting.
 const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
+/// Names the file of records (`--report`) to the processes of a run.
+pub(crate) const WATCH: &str = "KAKEHI_WATCH";
+/// Variables that are not settings.
+const NO_SETTINGS: [&str; 2] = [CONFIG_VARIABLE, WATCH];
 const PREFIX: &str = "KAKEHI_";
 /// Variables by which module systems name the folder and release of what they load: not settings of
 /// ours.
@@ -268,7 +272,8 @@ impl Layers {
             let Some(variable) = variable.to_str().filter(|name| name.starts_with(PREFIX)) else {
                 continue;
             };
-            let Some(value) = environment.get(variable).filter(|_| variable != CONFIG_VARIABLE)
+            let Some(value) =
+                environment.get(variable).filter(|_| !NO_SETTINGS.contains(&variable))
             else {
                 continue;
             };

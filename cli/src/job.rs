@@ -36,7 +36,7 @@ pub(crate) use self::{asked::Served, deserted::sweep, identity::SCHEDULERS, join
 use self::{
     base::{base, is_ours},
     identity::{given_name, numbered, own_name},
-    joined::JOINED,
+    joined::{JOINED, RECORDS},
 };
 use crate::{
     config::{Config, Environment},
@@ -261,7 +261,7 @@ impl Job {
         if is_made(&self.own_server()) {
             fs::remove_dir_all(self.own_server()).ok();
         }
-        for name in [JOINED, PROGRAMS, LOCK] {
+        for name in [JOINED, RECORDS, PROGRAMS, LOCK] {
             fs::remove_file(self.folder.join(name)).ok();
         }
         if is_made(&self.folder) {

@@ -46,6 +46,24 @@ pub(crate) fn or_instead(failure: Failure, config: &Config) -> Failure {
     if config.mapped().0.is_empty() { failure.or(INSTEAD) } else { failure }
 }
 
+/// The program that a daemon is started for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program<'a> {
+    pub(crate) words: &'a [OsString],
+    /// Somebody wants a report of what it does.
+    pub(crate) is_reported: bool,
+}
+
+impl Program<'_> {
+    /// Its command line, for people.
+    pub(crate) fn shown(&self) -> String {
+        let words = self.words.iter().map(|word| word.to_string_lossy());
+        let line = words.collect::<Vec<_>>().join(" ");
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        line.chars().map(plain).take(COMMAND_LEN_MAX).collect()
+    }
+}
+
 /// A daemon this process started.
 pub(crate) struct Daemon {
     child: Child,
@@ -70,14 +88,14 @@ pub(crate) enum Service {
 pub(crate) fn attach_or_start(
     job: &Job,
     config: &Config,
-    words: &[OsString],
+    program: &Program<'_>,
 ) -> Result<Launched, Failure> {
     loop {
         // Held until the daemon listens, so that of many that come at once one starts it.
         let lock = job.lock_to_start().map_err(|failure| or_instead(failure, config))?;
         // It may have come to listen before the lock was free.
         if let Some(lock) = lock.filter(|_| !control::is_there(&job.folder)) {
-            return launch(job, config, words).inspect_err(|_| job.remove_locked(&lock));
+            return launch(job, config, program).inspect_err(|_| job.remove_locked(&lock));
         }
         match control::attach(&job.folder) {
             Ok(attachment) => {
@@ -95,9 +113,10 @@ pub(crate) fn attach_or_start(
 }
 
 /// Starts the daemon of a job, or stands by for it where it need not be there from the start: no
-/// folder is its to show, and no setting is likely to be refused.
-fn launch(job: &Job, config: &Config, words: &[OsString]) -> Result<Launched, Failure> {
-    let can_wait = config.mapped().0.is_empty()
+/// folder is its to show, no report begins with it, and no setting is likely to be refused.
+fn launch(job: &Job, config: &Config, program: &Program<'_>) -> Result<Launched, Failure> {
+    let can_wait = !program.is_reported
+        && config.mapped().0.is_empty()
         && config.remote.is_none()
         && config.cores.is_none()
         && config.engine == Engine::Auto;
@@ -105,7 +124,7 @@ fn launch(job: &Job, config: &Config, words: &[OsString]) -> Result<Launched, Fa
     if let Some(Ok(standby)) = can_wait.then(|| unmasked(|| Standby::new(&job.folder))) {
         return Ok(Launched::First(Service::OnDemand(standby)));
     }
-    let child = spawn(job, config, words, None)?;
+    let child = spawn(job, config, program, None)?;
     serving(child, job, config).map(Launched::First)
 }
 
@@ -116,16 +135,16 @@ impl Service {
         self,
         job: &Job,
         config: &Config,
-        words: &[OsString],
-        program: impl FnOnce() -> T,
+        program: &Program<'_>,
+        run: impl FnOnce() -> T,
     ) -> (T, Self) {
-        let Self::OnDemand(standby) = self else { return (program(), self) };
+        let Self::OnDemand(standby) = self else { return (run(), self) };
         let Ok((end, running)) = UnixStream::pair() else {
-            return (program(), Self::OnDemand(standby));
+            return (run(), Self::OnDemand(standby));
         };
         thread::scope(|scope| {
-            let serving = scope.spawn(move || stand_by(standby, &end, job, config, words));
-            let ended = program();
+            let serving = scope.spawn(move || stand_by(standby, &end, job, config, program));
+            let ended = run();
             drop(running);
             (ended, serving.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })
@@ -158,11 +177,11 @@ fn stand_by(
     end: &UnixStream,
     job: &Job,
     config: &Config,
-    words: &[OsString],
+    program: &Program<'_>,
 ) -> Service {
     let started = match standby.wait(end.as_fd()) {
         Ok(None) => return Service::OnDemand(standby),
-        Ok(Some(waiting)) => spawn(job, config, words, Some(standby.segment()))
+        Ok(Some(waiting)) => spawn(job, config, program, Some(standby.segment()))
             .and_then(|child| serving(child, job, config))
             .map(|service| (service, waiting)),
         Err(why) => Err(not_started(&why, config)),
@@ -219,19 +238,19 @@ fn check(job: &Job, config: &Config) -> Result<bool, Failure> {
 
 /// The daemon, which is told every setting as it stands here: it reads no files, and to it a
 /// relative name would be another one's.
-fn command(program: &Path, job: &Job, config: &Config, words: &[OsString]) -> Command {
-    let mut command = Command::new(program);
+fn command(daemon: &Path, job: &Job, config: &Config, program: &Program<'_>) -> Command {
+    let mut command = Command::new(daemon);
     command.arg("serve").arg("--for-run").arg("--socket").arg(&job.folder);
     command.args(match voice::voice().volume {
         Volume::Quiet => Some("--quiet"),
         Volume::Normal => None,
         Volume::Verbose => Some("--verbose"),
     });
-    let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let shown: String = shown.chars().map(plain).take(COMMAND_LEN_MAX).collect();
     // Not an argument: whoever ends programs by their command line (`pkill -f`) does not mean this.
-    command.env(PROGRAM, shown);
+    command.env(PROGRAM, program.shown());
+    if program.is_reported {
+        command.arg("--samples");
+    }
     command.env_remove("LD_PRELOAD").envs(config.variables()).current_dir("/");
     // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
     command.process_group(0);
@@ -246,11 +265,11 @@ fn not_started(why: &dyn fmt::Display, config: &Config) -> Failure {
 fn spawn(
     job: &Job,
     config: &Config,
-    words: &[OsString],
+    program: &Program<'_>,
     segment: Option<BorrowedFd<'_>>,
 ) -> Result<Child, Failure> {
-    let spawned = env::current_exe().and_then(|program| {
-        let mut command = command(&program, job, config, words);
+    let spawned = env::current_exe().and_then(|daemon| {
+        let mut command = command(&daemon, job, config, program);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         if let Some(segment) = segment {
             command.stdin(segment.try_clone_to_owned()?).env(STANDBY, "1");
@@ -358,7 +377,8 @@ mod tests {
         let folder = config.socket.clone().expect("given");
         let job = Job { name: "mine".to_owned(), folder };
 
-        let program = [OsString::from("./app"), OsString::from("-x")];
+        let words = [OsString::from("./app"), OsString::from("-x")];
+        let program = Program { words: &words, is_reported: false };
         let command = command(Path::new("kakehi"), &job, &config, &program);
 
         let words: Vec<_> = command.get_args().collect();

@@ -26,6 +26,7 @@ mod mount;
 mod multifile;
 mod original;
 mod output;
+mod profile;
 mod remote;
 mod report;
 mod run;

@@ -7,14 +7,15 @@
 
 use std::{
     ffi::OsString,
-    io::ErrorKind,
+    fs::File,
+    io::{self, ErrorKind},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Command, ExitCode, ExitStatus},
 };
 
 use clap::ValueHint;
-use daemon::Summary;
+use daemon::{Summary, control::Attachment};
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
@@ -23,13 +24,14 @@ use signal_hook::consts::SIGXFSZ;
 
 use crate::{
     coalesce,
-    config::{Config, Environment, Flags, Origin, Row},
+    config::{Config, Environment, Flags, Origin, Row, WATCH},
     cores,
     env::variables,
     failure::{Code, Failure},
     folders::Folders,
     job::{self, Job, Joined},
-    launch::{self, Launched},
+    launch::{self, Launched, Program},
+    profile::{self, Report},
     remote,
     report::{self, Stats},
     settings::{Rules, Switch},
@@ -65,6 +67,11 @@ pub(crate) struct Args {
     /// written for a job of 'kakehi serve'.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     stats: Option<PathBuf>,
+    /// Writes a report to FILE when the job ends: one HTML page that needs no network, with bytes
+    /// over time, sizes of calls, files, ranks, what was not delegated, and what to change. The
+    /// job's first run writes it, also for those that join. '%h' in FILE is the node's name.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    report: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(value_hint = ValueHint::CommandWithArguments)]
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
@@ -76,14 +83,14 @@ pub(crate) struct Args {
 fn attach_or_replace(
     job: &Job,
     config: &Config,
-    program: &[OsString],
+    program: &Program<'_>,
 ) -> Result<Launched, Failure> {
     match launch::attach_or_start(job, config, program) {
         // Memory that is shared counts as a file for that limit. What the program writes may fit.
         Err(why) if has_short_files() && config.mapped().0.is_empty() => {
             let why = why.or("raise 'ulimit -f': the program runs without delegation");
             report::warn(&why.ours());
-            Err(failed_to_execute(program, &command(program)?.exec()))
+            Err(failed_to_execute(program.words, &command(program.words)?.exec()))
         }
         launched => launched.map_err(Failure::ours),
     }
@@ -104,16 +111,20 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     remote::server(&config)?;
     coalesce::check(&config)?;
     let stats = args.stats.as_deref().map(Stats::open).transpose()?;
+    let report = args.report.as_deref().map(Report::begin).transpose()?;
     find(&args.command, environment)?;
     let mut folders = Folders::make(config.mapped())?;
     folders.look();
     let job = Job::find(&config, environment)?;
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
+    let program = Program { words: &args.command, is_reported: report.is_some() };
     job::sweep(environment);
     job.create().map_err(Failure::ours)?;
+    let records = job.records(report.is_some()).map_err(|why| lost(&why))?;
+    command.envs(records.as_ref().map(|_| (WATCH, job.records_path())));
     // To write a file that is too long ends the program, not what starts it.
     signals::outlive(&[SIGXFSZ])?;
-    let launched = attach_or_replace(&job, &config, &args.command)?;
+    let launched = attach_or_replace(&job, &config, &program)?;
     voice::step(format_args!("job {}: its daemon is in {}", job.name, job.folder.display()));
     // After the daemon was started, which has cores of its own.
     if !matches!(launched, Launched::Attached(_, false)) {
@@ -121,9 +132,9 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     }
     match launched {
         Launched::Attached(mut attachment, _) => {
-            attachment.inherit().map_err(|why| lost(&why))?;
-            if let Some(path) = &args.stats {
-                job.join_statistics(path).map_err(|why| lost(&why))?;
+            join(&mut attachment, &job, args).map_err(|why| lost(&why))?;
+            if let Some(report) = report {
+                report.leave();
             }
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
@@ -132,7 +143,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             let (_attended, joined) = (job.attend(), job.joined());
             folders.tell_at_start();
             let (status, service) =
-                service.during(&job, &config, &args.command, || signals::run_to_end(&mut command));
+                service.during(&job, &config, &program, || signals::run_to_end(&mut command));
             if status.is_ok() {
                 folders.keep();
             }
@@ -149,16 +160,49 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
                     return Ok(ExitCode::from(code));
                 }
             };
-            let appended = append(stats, joined, &summary, (&job.name, code));
-            let mut failures = report::failures(&summary);
-            // Where the program ended well this is the job's failure.
-            let is_well = code == 0 && appended.is_ok();
-            let failure = if is_well { failures.pop().map(Failure::ours) } else { None };
-            report::print(&summary, &failures);
-            report::idle_rules(&summary, &given_rules(&config)).iter().for_each(report::warn);
-            appended?;
-            failure.map_or(Ok(ExitCode::from(code)), Err)
+            let (command, report) = (program.shown(), report.zip(records));
+            let ended = Ended { job: &job, config: &config, command, code, stats, report, joined };
+            ended.tell(summary)
         }
+    }
+}
+
+/// Joins a job that has its daemon already.
+fn join(attachment: &mut Attachment, job: &Job, args: &Args) -> io::Result<()> {
+    attachment.inherit()?;
+    args.stats.as_ref().map_or(Ok(()), |path| job.join_statistics(path))
+}
+
+/// A job that is over, with everything that is written about it.
+struct Ended<'a> {
+    job: &'a Job,
+    config: &'a Config,
+    command: String,
+    code: u8,
+    stats: Option<Stats<'a>>,
+    report: Option<(Report, File)>,
+    joined: Option<Joined>,
+}
+
+impl Ended<'_> {
+    /// Tells what the job did, and returns the exit code that speaks for it.
+    fn tell(self, mut summary: Summary) -> Result<ExitCode, Failure> {
+        let Self { job, config, command, code, stats, report, joined } = self;
+        let reported = report.map_or(Ok(()), |(report, records)| {
+            let (name, exit_code) = (&*job.name, code);
+            report
+                .end(records, &profile::Job { name, command, exit_code, config, summary: &summary })
+        });
+        summary.samples.clear(); // Only the report draws them.
+        let appended = append(stats, joined, &summary, (&job.name, code)).and(reported);
+        let mut failures = report::failures(&summary);
+        // Where the program ended well this is the job's failure.
+        let is_well = code == 0 && appended.is_ok();
+        let failure = if is_well { failures.pop().map(Failure::ours) } else { None };
+        report::print(&summary, &failures);
+        report::idle_rules(&summary, &given_rules(config)).iter().for_each(report::warn);
+        appended?;
+        failure.map_or(Ok(ExitCode::from(code)), Err)
     }
 }
 
@@ -223,7 +267,7 @@ fn find(words: &[OsString], environment: &Environment) -> Result<(), Failure> {
     if places.is_empty() { Ok(()) } else { Err(failed_to_execute(words, &worst)) }
 }
 
-fn failed_to_execute(words: &[OsString], why: &std::io::Error) -> Failure {
+fn failed_to_execute(words: &[OsString], why: &io::Error) -> Failure {
     let code = match why.kind() {
         ErrorKind::NotFound => Code::NotFound,
         _ => Code::NotExecutable,

@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Started by --background: says when it is ready.
     #[arg(long, hide = true)]
     in_background: bool,
+    /// Samples the counters over time, for a report.
+    #[arg(long, hide = true)]
+    samples: bool,
     /// Serves metrics at http://ADDRESS/metrics, an address of this node like 127.0.0.1:9900.
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
@@ -130,6 +133,7 @@ fn serve_to_end(
         remote: own_remote.or(remote),
         serving: own_serving.or(serving),
         command: environment.get(PROGRAM).map(|shown| shown.to_string_lossy().into_owned()),
+        takes_samples: args.samples,
         view: config.view.into(),
         is_read_only: args.read_only,
         settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),
@@ -165,15 +169,19 @@ fn serve_to_end(
             }
             (_, true) => or_instead(Failure::of_daemon(&why), &config),
         });
-    if summary.is_err() && starter.is_gone() {
-        // It was killed while it started this daemon: its lock goes with it, if not this instant.
-        if let Ok(lock) = job.lock() {
-            job.remove_locked(&lock);
-        }
-    } else {
-        job.remove();
-    }
+    remove(&job, summary.is_err() && starter.is_gone());
     summary
+}
+
+/// Removes the folder of a job whose daemon has ended.
+fn remove(job: &Job, starter_is_gone: bool) {
+    if !starter_is_gone {
+        return job.remove();
+    }
+    // It was killed while it started this daemon: its lock goes with it, if not this instant.
+    if let Ok(lock) = job.lock() {
+        job.remove_locked(&lock);
+    }
 }
 
 /// Returns the part of the configuration that is served to daemons elsewhere.

@@ -133,7 +133,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
-    Ok(loss.told_in(status::totals(&hall.node, ended.iter()).summary()))
+    Ok(loss.told_in(status::summary(&hall.node, ended.iter())))
 }
 
 /// Makes the job's segment and listens, or takes both over.

@@ -49,6 +49,8 @@ pub struct Config {
     pub remote: Option<Remote>,
     /// Files to serve to daemons elsewhere.
     pub serving: Option<Serving>,
+    /// Take samples of the counters over time, for [`Summary::samples`](crate::Summary::samples).
+    pub takes_samples: bool,
     /// The program that the daemon was started for, to be told to who asks.
     pub command: Option<String>,
     /// True if the folders below which files are a server's are mounted.
@@ -127,6 +129,7 @@ impl Config {
             ucx_variables: Vec::new(),
             remote: None,
             serving: None,
+            takes_samples: false,
             command: None,
             view: Viewing::None,
             is_read_only: false,

@@ -244,7 +244,7 @@ impl<S: Storage> Core<S> {
         totals.drain_errors += files.iter().filter(is_refused).count() as u64;
         let core = CoreReport::new(self.index, self.storage.describe(), sessions.len(), &counters);
         let staged_bytes = files.iter().map(|file| file.staged().min(file.log().len)).sum();
-        Report { core, totals, staged_bytes }
+        Report { core, totals, staged_bytes, working: counters.working }
     }
 }
 

@@ -53,6 +53,7 @@ mod registry;
 mod regular;
 mod remote;
 mod requests;
+mod samples;
 mod seats;
 mod seldom;
 
@@ -82,6 +83,11 @@ pub use executor::{Idle, QUIET};
 pub use regular::published;
 pub use remote::{Address, Mount, Spread};
 pub use standby::{Standby, Waiting};
-pub use statistics::Summary;
+pub use statistics::{Sample, Summary};
 pub use uring::Choice;
 pub use view::mount::clear as clear_view;
+
+/// The names in [`Summary::bytes_undelegated`] and [`Summary::fallbacks`].
+pub fn reasons() -> impl Iterator<Item = &'static str> {
+    wire::Reason::ALL.into_iter().map(wire::Reason::name)
+}

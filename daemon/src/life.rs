@@ -5,10 +5,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     future,
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
-use executor::first;
+use executor::{Class, first};
 
 use crate::{
     coalesce::Coalesced, core::Core, launcher::Launcher, listener::Attendance, mail::lock,
@@ -68,6 +69,9 @@ impl Life {
     /// the first signal has it drain, and only the second ends it.
     pub(crate) async fn live(self, signals: &Watched) -> Loss {
         let enough = if self.is_for_job { 2 } else { 1 };
+        let handle = &self.core.handle;
+        let samples = status::take_samples(Arc::clone(&self.core.node), handle.clone());
+        handle.spawn(Class::Throughput, samples);
         let told = async {
             signals.came(1).await;
             if self.is_for_job {
@@ -136,6 +140,7 @@ impl Life {
             let mut loss = self.loss.borrow_mut();
             (loss.unclosed, loss.removed) = (unclosed, removed);
         }
+        status::take_sample(node).await;
         let loss = self.loss.borrow().clone();
         if !self.is_for_job {
             for (file, place) in &loss.strays {

@@ -20,6 +20,7 @@ use crate::{
     mail::{Mailbox, Reply, lock},
     registry::Registry,
     remote::StandIns,
+    samples::Samples,
     statistics::Totals,
     status::{self, Listening, RemoteStatus},
 };
@@ -37,6 +38,8 @@ pub(crate) struct Node {
     /// The program that the daemon was started for.
     pub(crate) command: Option<String>,
     pub(crate) started_at: Instant,
+    /// The counters over time, for a report.
+    pub(crate) samples: Mutex<Option<Samples>>,
     /// By name.
     pub(crate) settings: BTreeMap<String, String>,
     /// Of a daemon that is a server.
@@ -83,6 +86,8 @@ pub(crate) struct Report {
     /// Of its sessions, those that have ended too.
     pub(crate) totals: Totals,
     pub(crate) staged_bytes: u64,
+    /// For how long it has worked.
+    pub(crate) working: Duration,
 }
 
 /// An executor, for people and scripts.
@@ -146,6 +151,7 @@ impl Node {
             remote: config.remote.as_ref().map(RemoteStatus::from),
             multifiles: status::multifiles(config),
             command: config.command.clone(),
+            samples: Mutex::new(config.takes_samples.then(Samples::default)),
             settings: config.settings.clone(),
             ..Self::new(job, admission, core_count)
         }
@@ -160,6 +166,7 @@ impl Node {
             multifiles: BTreeMap::new(),
             command: None,
             started_at: Instant::now(),
+            samples: Mutex::default(),
             settings: BTreeMap::new(),
             listening: OnceLock::new(),
             registry: Mutex::default(),

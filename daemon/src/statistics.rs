@@ -57,6 +57,26 @@ pub struct Summary {
     pub strays: BTreeMap<String, String>,
     /// Most memory the daemon has had resident, bytes.
     pub peak_rss_bytes: u64,
+    /// The counters over time, if [`Config::takes_samples`](crate::Config::takes_samples).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Sample>,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Milliseconds since the daemon began to serve.
+    pub at_ms: u64,
+    /// Bytes the programs wrote.
+    pub written: u64,
+    /// Bytes the programs read.
+    pub read: u64,
+    /// Bytes accepted into staging.
+    pub staged: u64,
+    /// Bytes in staging that are not in their files.
+    pub pending: u64,
+    /// Share of the time since the last sample that the busiest executor worked, in thousandths.
+    pub busy: u32,
 }
 
 /// Counts of one session, or of many.
@@ -153,6 +173,7 @@ impl Totals {
             removed: BTreeSet::new(),
             strays: BTreeMap::new(),
             peak_rss_bytes: peak_rss(),
+            samples: Vec::new(),
         }
     }
 

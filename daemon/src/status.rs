@@ -5,11 +5,12 @@ use std::{
     path::Path,
     process,
     sync::{
-        Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use executor::Handle;
 use rustix::fs::{major, minor};
 use serde::Serialize;
 use shm::Cost;
@@ -22,7 +23,8 @@ use crate::{
     mail::lock,
     node::{CoreReport, Mail, Node},
     remote::{Mount, Traffic},
-    statistics::{Summary, Totals, peak_rss},
+    samples::Samples,
+    statistics::{Sample, Summary, Totals, peak_rss},
 };
 
 #[derive(Debug, Serialize)]
@@ -158,6 +160,43 @@ pub(crate) async fn document(node: &Node, loss: Loss) -> Vec<u8> {
         cores: reports.into_iter().map(|report| report.core).collect(),
     };
     serde_json::to_vec(&status).unwrap_or_default()
+}
+
+/// Everything counted, with the samples of it.
+pub(crate) fn summary<'a>(node: &Node, of_executors: impl Iterator<Item = &'a Totals>) -> Summary {
+    let samples = lock(&node.samples).as_ref().map_or_else(Vec::new, Samples::taken);
+    Summary { samples, ..totals(node, of_executors).summary() }
+}
+
+/// Takes samples of the counters until the daemon stops, if there is a report.
+pub(crate) async fn take_samples(node: Arc<Node>, handle: Handle) {
+    while !node.is_stopping() {
+        take_sample(&node).await;
+        let Some(period) = lock(&node.samples).as_ref().map(Samples::period) else { return };
+        handle.sleep(period).await;
+    }
+}
+
+/// Takes one sample, if there is a report.
+pub(crate) async fn take_sample(node: &Node) {
+    if lock(&node.samples).is_none() {
+        return;
+    }
+    let reports = node.ask_all(Mail::Report).await;
+    let totals = totals(node, reports.iter().map(|report| &report.totals)).summary();
+    let pending = reports.iter().map(|report| report.staged_bytes).sum();
+    let at_ms = u64::try_from(node.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let mut samples = lock(&node.samples);
+    let Some(samples) = samples.as_mut() else { return };
+    let busy = samples.busy(reports.iter().map(|report| report.working).collect());
+    samples.push(Sample {
+        at_ms,
+        written: totals.bytes_written,
+        read: totals.bytes_read,
+        staged: totals.bytes_staged,
+        pending,
+        busy,
+    });
 }
 
 /// Everything counted so far: by the sessions of every executor, by processes without one, and what

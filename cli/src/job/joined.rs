@@ -10,12 +10,14 @@ use std::{
     path::{Path, PathBuf, absolute},
 };
 
-use rustix::fs::OFlags;
+use rustix::{fs::OFlags, io::Errno};
 
 use super::Job;
 
 /// The file with the names, each with a NUL behind it.
 pub(super) const JOINED: &str = "stats";
+/// The file of records for the report.
+pub(super) const RECORDS: &str = "records";
 /// Most bytes of names that are read.
 const NAMES_LEN_MAX: u64 = 1 << 20;
 
@@ -39,6 +41,27 @@ impl Job {
     pub(crate) fn joined(&self) -> Option<Joined> {
         let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.open(JOINED, flags).ok().map(Joined)
+    }
+}
+
+impl Job {
+    /// The file to which processes append records for the report, in a job that has one; made if
+    /// this run `reports`.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening a file in the job's folder.
+    pub(crate) fn records(&self, reports: bool) -> io::Result<Option<File>> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = if reports { flags | OFlags::CREATE } else { flags };
+        match self.open(RECORDS, flags) {
+            Err(Errno::NOENT) if !reports => Ok(None),
+            opened => Ok(Some(opened?)),
+        }
+    }
+
+    pub(crate) fn records_path(&self) -> PathBuf {
+        self.folder.join(RECORDS)
     }
 }
 

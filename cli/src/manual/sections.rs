@@ -36,6 +36,10 @@ const EXAMPLES: [(&str, Examples); 20] = [
                 "Leave the files below log to the kernel.",
             ),
             (
+                "kakehi run --report report.html -- ./app",
+                "See afterwards what the job did to its files.",
+            ),
+            (
                 "kakehi run --coalesce ckpt=ckpt.sion -- mpirun -n 64 ./app",
                 "Keep the files of all ranks below ckpt in one multifile.",
             ),

@@ -20,11 +20,12 @@ use crate::{
     clock::coarse_now,
     config::{Config, PATH_MAX},
     connection::{Connection, Failure},
-    file::{FileEntry, Files},
+    file::{FILES_MAX, FileEntry, Files},
     marks::Marks,
     table::{Entry, Table},
     tables::Tables,
     umask::UNKNOWN_UMASK,
+    watch::Watch,
 };
 
 /// Connections a chain of forks can have one after the other: each child needs its own.
@@ -135,6 +136,8 @@ pub struct Client {
     job: Once<Job>,
     /// The job segment could not be mapped: that is not tried again.
     has_no_job: AtomicBool,
+    /// Counts for a report.
+    pub(crate) watch: Watch<FILES_MAX>,
     /// Counted while there is no session.
     counters: [AtomicU64; COUNTER_COUNT],
 }
@@ -174,6 +177,7 @@ impl Client {
             is_swept: AtomicBool::new(false),
             job: Once::new(),
             has_no_job: AtomicBool::new(false),
+            watch: Watch::new(),
             counters: [const { AtomicU64::new(0) }; COUNTER_COUNT],
         }
     }
@@ -184,6 +188,7 @@ impl Client {
             Ok(_) | Err(_) => {}
         }
         self.limited();
+        self.start_watch();
         // Finds the kernel's clock, now that there is stack for that: a handler may have little.
         coarse_now();
     }
@@ -359,6 +364,7 @@ impl Client {
 
     /// The process ends: what was counted without a session is left with the job.
     pub(crate) fn leave_counters(&'static self) {
+        self.leave_watch();
         self.files.all().for_each(|entry| self.count_reads(entry));
         if self.connected().is_none() && self.counters.iter().any(|c| c.load(Ordering::Relaxed) > 0)
         {
@@ -383,6 +389,7 @@ impl Client {
         self.setting_umask.break_open();
         self.is_swept.store(false, Ordering::Release);
         self.examines_all.store(false, Ordering::Release);
+        self.start_watch();
         let reads = self.files.all().map(|entry| &entry.read_len);
         self.counters.iter().chain(reads).for_each(|counter| counter.store(0, Ordering::Relaxed));
     }

@@ -4,6 +4,8 @@ use core::{error, fmt, time::Duration};
 
 /// Room for a path in the job's folder: as much as a socket address has.
 pub(crate) const PATH_MAX: usize = 108;
+/// Longest name of the file of records, bytes.
+const WATCH_MAX: usize = 256;
 /// Longest job folder path: a socket address has room for 107 bytes, `/socket` included.
 const FOLDER_MAX: usize = 100;
 const RULES_MAX: usize = 4096;
@@ -30,6 +32,9 @@ pub struct Config {
     /// Time that small writes of a file must have taken before it is staged.
     pub(crate) stage_after: Duration,
     pub(crate) rank: Option<u32>,
+    watch: Text<WATCH_MAX>,
+    /// Small writes may go where nothing looks at them but the daemon.
+    pub(crate) has_short_ways: bool,
 }
 
 /// An environment variable that a client reads.
@@ -51,6 +56,8 @@ pub enum Setting {
     /// `KAKEHI_STAGE_AFTER`: time that small writes of a file must have taken before it is staged;
     /// a number and a unit, `0ms` for from the first write on.
     StageAfter,
+    /// `KAKEHI_WATCH`: file that records of what this process does are appended to.
+    Watch,
     /// The number that a launcher of parallel programs gave this process; the first one counts.
     Rank(Launcher),
 }
@@ -82,7 +89,7 @@ impl error::Error for SettingError {}
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Socket,
         Self::Rules,
         Self::Sync,
@@ -90,6 +97,7 @@ impl Setting {
         Self::FenceTimeout,
         Self::Direct,
         Self::StageAfter,
+        Self::Watch,
         Self::Rank(Launcher::OpenMpi),
         Self::Rank(Launcher::Pmix),
         Self::Rank(Launcher::Pmi),
@@ -107,6 +115,7 @@ impl Setting {
             Self::FenceTimeout => "KAKEHI_FENCE_TIMEOUT",
             Self::Direct => "KAKEHI_DIRECT",
             Self::StageAfter => "KAKEHI_STAGE_AFTER",
+            Self::Watch => "KAKEHI_WATCH",
             Self::Rank(Launcher::OpenMpi) => "OMPI_COMM_WORLD_RANK",
             Self::Rank(Launcher::Pmix) => "PMIX_RANK",
             Self::Rank(Launcher::Pmi) => "PMI_RANK",
@@ -129,6 +138,8 @@ impl Config {
             direct: DIRECT,
             stage_after: STAGE_AFTER,
             rank: None,
+            watch: Text::new(),
+            has_short_ways: true,
         }
     }
 
@@ -147,12 +158,19 @@ impl Config {
                 let mut rules = value.split(|byte| *byte == b';');
                 self.has_remote = rules.any(|rule| rule.ends_with(b"=remote"));
             }
-            Setting::Sync => self.synchronous = switch(value).ok_or(wrong)?,
+            Setting::Sync => {
+                self.synchronous = switch(value).ok_or(wrong)?;
+                self.has_short_ways &= !self.synchronous;
+            }
             Setting::Disable => self.disabled = switch(value).ok_or(wrong)?,
             Setting::FenceTimeout => {
                 self.fence_timeout = duration(value).ok_or(wrong)?;
             }
             Setting::Direct => self.direct = size(value).ok_or(wrong)?,
+            Setting::Watch => {
+                self.watch.set(value).ok_or(wrong)?;
+                self.has_short_ways = false;
+            }
             Setting::StageAfter => self.stage_after = duration(value).ok_or(wrong)?,
             Setting::Rank(_) => {
                 // Not ours: whatever else stands there is no mistake of this program's user.
@@ -185,6 +203,11 @@ impl Config {
             *to = *from;
         }
         Some(path)
+    }
+
+    /// The file that records of the process's calls are appended to; empty: none.
+    pub(crate) fn watch(&self) -> &[u8] {
+        self.watch.get()
     }
 
     /// True if any path is remote.

@@ -21,7 +21,7 @@ use wire::Reason;
 use crate::{bundle::Bundled, connection::Connection, table::FileId, window::Window};
 
 /// Files that are looked after at a time; more are left to the kernel.
-const FILES_MAX: usize = 4096;
+pub(crate) const FILES_MAX: usize = 4096;
 
 /// The position right after an append, which is known once that is drained; or the kernel has it.
 pub(crate) const AT_END: u64 = u64::MAX;

@@ -60,6 +60,8 @@ mod tables;
 mod umask;
 mod unexamined;
 mod view;
+mod watch;
+mod watched;
 mod window;
 mod write;
 mod write_kernel;

@@ -155,9 +155,11 @@ impl Client {
     ///
     /// What a write behind still owes.
     pub fn close(&'static self, fd: RawFd) -> io::Result<()> {
+        let watched = self.watch.close_begins();
         self.before_unlock(Some(fd));
         let closed = self.let_go(fd);
         self.sweep();
+        self.watch.close_ends(watched);
         closed
     }
 
@@ -186,7 +188,10 @@ impl Client {
             };
             let kept = identify(self.host.borrow(fd)).ok();
             let kept = kept.and_then(|(mode, inode)| self.keep(mode, inode, flags, left));
-            kept.inspect(|_| self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1))
+            kept.inspect(|id| {
+                self.watch.opened(id.index);
+                self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1);
+            })
         };
         self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
     }
@@ -239,6 +244,7 @@ impl Client {
         file.release_window();
         self.count_reads(file.entry);
         file.close_bundled();
+        self.watch_closing(&file);
         staging::unlink(&mut file);
         // Only now, when the kernel has the position: a thread that still writes finds it right.
         self.table.take(fd);

@@ -80,7 +80,7 @@ impl Client {
             return None;
         }
         entry.streak.store(next(streak), Ordering::Relaxed);
-        let fd = self.borrow(fd);
+        let (fd, watched) = (self.borrow(fd), self.watch.begin());
         let read = match at {
             None => io::read(fd, buffer),
             Some(at) => io::pread(fd, buffer, at),
@@ -88,6 +88,9 @@ impl Client {
         match read {
             Ok(len) => {
                 entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
+                if let Some(call) = watched {
+                    self.watch_read(call, id, entry, len);
+                }
             }
             // It has become a pipe, or a placeholder, since.
             Err(Errno::BADF | Errno::SPIPE) => return None,
@@ -115,6 +118,7 @@ impl Client {
             Entry::Own => return Err(Errno::BADF),
         };
         let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
+        let watched = self.watch.begin();
         let len = if entry.is_staged.load(Ordering::Acquire) {
             self.read_staged(fd, id, buffers, at)?
         } else {
@@ -127,6 +131,9 @@ impl Client {
             }
         };
         entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
+        if let Some(call) = watched {
+            self.watch_read(call, id, entry, len);
+        }
         Ok(len)
     }
 

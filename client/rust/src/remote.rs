@@ -107,6 +107,8 @@ impl Client {
             entry.position.store(0, Ordering::Relaxed);
             entry.is_staged.store(true, Ordering::Release);
         }
+        self.watch.opened(id.index);
+        self.watch_name((status.device, status.inode), path.bytes());
         self.table.set(fd, Entry::File(id));
         self.count(Counter::Files, 1);
         Ok(fd)

@@ -21,6 +21,7 @@ use crate::{
     paths::link_of,
     staging::{self, Failure},
     table::{Entry, FileId},
+    watch::Way,
     write_kernel::{kernel_write_pieces, write_rest},
 };
 
@@ -44,7 +45,7 @@ impl Client {
     pub fn write_on(&'static self, fd: RawFd, data: &[u8]) -> Option<usize> {
         let Entry::File(id) = self.table.get(fd) else { return None };
         let entry = self.files.get(id)?;
-        let config = self.config.get().filter(|config| !config.synchronous)?;
+        let config = self.config.get().filter(|config| config.has_short_ways)?;
         let len = data.len() as u64;
         let is_small = data.len() < LONG && len < config.direct;
         if data.is_empty() || !is_small || !entry.is_staged.load(Ordering::Acquire) {
@@ -98,10 +99,14 @@ impl Client {
     ) -> io::Result<usize> {
         match self.look_up(fd) {
             Entry::File(id) => {
-                let wrote = self.write_file(fd, id, data, at);
+                let watched = self.watch.begin();
+                let mut wrote = self.write_file(fd, id, data, at);
                 self.sweep();
                 if wrote == Err(Errno::BADF) && self.borrow_file(fd)? {
-                    return self.write_file(fd, id, data, at);
+                    wrote = self.write_file(fd, id, data, at);
+                }
+                if let Some(call) = watched {
+                    self.watch.end(call, Way::Write, id.index, &wrote);
                 }
                 wrote
             }

@@ -1,0 +1,252 @@
+//! Pictures of a report, as SVG.
+
+use std::fmt::Write as _;
+
+use daemon::Sample;
+
+use super::{
+    page::{escaped, seconds},
+    records::{Class, File, SIZES, least},
+};
+use crate::size::Size;
+
+const WIDTH: f64 = 880.0;
+/// Room for the numbers at the left.
+const LEFT: f64 = 90.0;
+const RIGHT: f64 = 10.0;
+/// Room for the time below.
+const FOOT: f64 = 18.0;
+/// Marks of the time axis.
+const MARKS: u32 = 8;
+/// Bars of files that are drawn.
+const FILES: usize = 20;
+
+/// Bytes a second between two samples.
+struct Rate {
+    /// Seconds since the job began.
+    from: f64,
+    to: f64,
+    written: f64,
+    drained: f64,
+    read: f64,
+}
+
+fn rates(samples: &[Sample]) -> Vec<Rate> {
+    let between = |pair: &[Sample]| {
+        let [before, now] = pair else { return None };
+        let (from, to) = (millis(before.at_ms), millis(now.at_ms));
+        let time = (to - from).max(1e-3);
+        let rate = |of: fn(&Sample) -> u64| bytes(of(now).saturating_sub(of(before))) / time;
+        let drained = |sample: &Sample| sample.written.saturating_sub(sample.pending);
+        Some(Rate {
+            from,
+            to,
+            written: rate(|sample| sample.written),
+            drained: rate(drained),
+            read: rate(|sample| sample.read),
+        })
+    };
+    samples.windows(2).filter_map(between).collect()
+}
+
+fn millis(time: u64) -> f64 {
+    bytes(time) / 1e3
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a picture has less than 53 bits")]
+fn bytes(number: u64) -> f64 {
+    number as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a label")]
+fn label(number: f64) -> String {
+    Size(number.max(0.0) as u64).approximate()
+}
+
+/// A picture of `height`, with a text for who does not see it.
+fn svg(height: f64, title: &str, body: &str) -> String {
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>\
+         {body}</svg>\n",
+        escaped(title)
+    )
+}
+
+/// What the program wrote above a line, and what reached the files below it.
+pub(super) fn timeline(samples: &[Sample], end: f64) -> String {
+    const HALF: f64 = 90.0;
+    const READ: f64 = 70.0;
+    let rates = rates(samples);
+    let (top, middle) = (14.0, 14.0 + HALF);
+    let most = rates.iter().fold(1.0, |most: f64, it| most.max(it.written).max(it.drained));
+    let most_read = rates.iter().fold(1.0, |most: f64, it| most.max(it.read));
+    let read_foot = middle + HALF + 34.0 + READ;
+    let mut body = String::new();
+    let mut bar = |rate: &Rate, at: f64, height: f64, class: &str, tip: String| {
+        if height > 0.05 {
+            let (x, width) = (x(rate.from, end), (x(rate.to, end) - x(rate.from, end)).max(0.4));
+            // Infallible, as everywhere below.
+            write!(
+                body,
+                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{at:.1}\" width=\"{width:.2}\" \
+                 height=\"{height:.1}\"><title>{tip}</title></rect>"
+            )
+            .ok();
+        }
+    };
+    for rate in &rates {
+        let [written, drained] = [rate.written, rate.drained].map(|it| it / most * HALF);
+        let read = rate.read / most_read * READ;
+        let at = format!("{:.2} s", rate.from);
+        bar(rate, middle - written, written, "written", tip(&at, "written", rate.written));
+        bar(rate, middle, drained, "drained", tip(&at, "in the files", rate.drained));
+        bar(rate, read_foot - read, read, "read", tip(&at, "read", rate.read));
+    }
+    let mut text = |x: f64, y: f64, class: &str, text: &str| body += &label_at(x, y, class, text);
+    text(LEFT - 6.0, top + 4.0, "right", &format!("{}/s", label(most)));
+    text(LEFT - 6.0, middle + 4.0, "right", "0");
+    text(LEFT - 6.0, middle + HALF, "right", &format!("{}/s", label(most)));
+    text(LEFT, top - 4.0, "", "written by the program");
+    text(LEFT, middle + HALF + 12.0, "", "brought into the files (drained, or written directly)");
+    text(LEFT, read_foot - READ - 6.0, "", "read by the program");
+    text(LEFT - 6.0, read_foot - READ + 8.0, "right", &format!("{}/s", label(most_read)));
+    body += &axis(middle);
+    body += &axis(read_foot);
+    body += &time_axis(end, read_foot);
+    svg(read_foot + FOOT, "Bytes written, brought into the files, and read, over time", &body)
+}
+
+fn label_at(x: f64, y: f64, class: &str, text: &str) -> String {
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{text}</text>")
+}
+
+fn axis(y: f64) -> String {
+    let end = WIDTH - RIGHT;
+    format!("<line class=\"axis\" x1=\"{LEFT}\" y1=\"{y}\" x2=\"{end}\" y2=\"{y}\"/>")
+}
+
+fn tip(at: &str, what: &str, rate: f64) -> String {
+    format!("{at}: {}/s {what}", label(rate))
+}
+
+/// Bytes that wait in staging, and how busy the daemon is.
+pub(super) fn waiting(samples: &[Sample], end: f64) -> String {
+    const HEIGHT: f64 = 70.0;
+    let foot = 14.0 + HEIGHT;
+    let most = samples.iter().map(|sample| sample.pending).max().unwrap_or(0).max(1);
+    let path = |of: &dyn Fn(&Sample) -> f64| {
+        let points = samples.iter().map(|sample| {
+            format!("{:.1},{:.1}", x(millis(sample.at_ms), end), foot - of(sample) * HEIGHT)
+        });
+        points.collect::<Vec<_>>().join(" ")
+    };
+    let pending = path(&|sample| bytes(sample.pending) / bytes(most));
+    let busy = path(&|sample| f64::from(sample.busy) / 1000.0);
+    let (left, right) = (LEFT, WIDTH - RIGHT);
+    let mut body = format!(
+        "<polygon class=\"pending\" points=\"{left},{foot} {pending} {},{foot}\"/>\
+         <polyline class=\"busy\" points=\"{busy}\"/>\
+         <line class=\"axis\" x1=\"{left}\" y1=\"{foot}\" x2=\"{right}\" y2=\"{foot}\"/>",
+        samples.last().map_or(left, |last| x(millis(last.at_ms), end)),
+    );
+    let most = Size(most).approximate();
+    write!(
+        body,
+        "<text x=\"{}\" y=\"20\" class=\"right\">{most}</text><text x=\"{left}\" y=\"10\">waits in \
+         staging (area); share of its time that the daemon worked (line, to 100 %)</text>",
+        LEFT - 6.0
+    )
+    .ok();
+    body += &time_axis(end, foot);
+    svg(foot + FOOT, "Bytes that wait in staging, and how busy the daemon is, over time", &body)
+}
+
+/// Where a time, in seconds, is.
+fn x(time: f64, end: f64) -> f64 {
+    LEFT + (WIDTH - LEFT - RIGHT) * (time / end.max(1e-3)).clamp(0.0, 1.0)
+}
+
+fn time_axis(end: f64, foot: f64) -> String {
+    let mut body = String::new();
+    for mark in 0..=MARKS {
+        let time = end * f64::from(mark) / f64::from(MARKS);
+        let anchor = if mark == MARKS { "right" } else { "" };
+        let (x, y) = (x(time, end), foot + 13.0);
+        write!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{anchor}\">{}</text>", seconds(time))
+            .ok();
+    }
+    body
+}
+
+/// How many calls of which size.
+pub(super) fn histogram(title: &str, classes: &[Class; SIZES]) -> String {
+    const HEIGHT: f64 = 90.0;
+    let (foot, most) = (18.0 + HEIGHT, classes.iter().map(|class| class.calls).max().unwrap_or(0));
+    let step = (WIDTH - LEFT - RIGHT) / bytes(SIZES as u64);
+    let mut body = format!("<text x=\"{}\" y=\"22\" class=\"right\">{most}</text>", LEFT - 6.0);
+    for (index, class) in classes.iter().enumerate() {
+        let (at, height) =
+            (LEFT + step * bytes(index as u64), bytes(class.calls) / bytes(most.max(1)) * HEIGHT);
+        let from = match index {
+            0 => "0".to_owned(),
+            _ => Size(least(index)).approximate(),
+        };
+        write!(
+            body,
+            "<rect class=\"calls\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\">\
+             <title>{} calls, {}</title></rect><text x=\"{at:.1}\" y=\"{:.1}\">{from}</text>",
+            at + 1.0,
+            foot - height,
+            step - 2.0,
+            class.calls,
+            Size(class.bytes).approximate(),
+            foot + 13.0,
+        )
+        .ok();
+        if class.calls > 0 {
+            let (x, y) = (at + step / 2.0, foot - height - 3.0);
+            write!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"middle\">{}</text>", class.calls)
+                .ok();
+        }
+    }
+    let (left, right) = (LEFT, WIDTH - RIGHT);
+    write!(body, "<line class=\"axis\" x1=\"{left}\" y1=\"{foot}\" x2=\"{right}\" y2=\"{foot}\"/>")
+        .ok();
+    svg(foot + FOOT, title, &body)
+}
+
+/// When the files with most bytes were open.
+pub(super) fn files(files: &[File], began_ns: u64, end: f64) -> String {
+    const ROW: f64 = 16.0;
+    let shown = files.get(..FILES.min(files.len())).unwrap_or_default();
+    let since = |ns: u64| bytes(ns.saturating_sub(began_ns)) / 1e9;
+    let mut body = String::new();
+    for (row, file) in shown.iter().enumerate() {
+        let y = 4.0 + ROW * bytes(row as u64);
+        let (from, to) = (x(since(file.from_ns), end), x(since(file.to_ns), end));
+        let class = if file.written >= file.read { "written" } else { "read" };
+        let name = file.path.rsplit('/').next().unwrap_or_default();
+        let name: String = name.chars().take(60).collect();
+        // Beside its bar, where there is room.
+        let (at, anchor) =
+            if to < WIDTH * 0.6 { (to + 5.0, "") } else { (from.max(LEFT) - 5.0, "right") };
+        let (at, anchor) = if anchor == "right" && from < WIDTH * 0.4 {
+            (from + 5.0, "over")
+        } else {
+            (at, anchor)
+        };
+        write!(
+            body,
+            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"12\">\
+             <title>{}</title></rect><text x=\"{at:.1}\" y=\"{:.1}\" class=\"{anchor}\">{}</text>",
+            (to - from).max(1.0),
+            escaped(&file.path),
+            y + 10.0,
+            escaped(&name),
+        )
+        .ok();
+    }
+    let foot = 4.0 + ROW * bytes(shown.len() as u64);
+    body += &time_axis(end, foot);
+    svg(foot + FOOT, "When the files with most bytes were open", &body)
+}

@@ -1,0 +1,264 @@
+//! Counts of a process for `kakehi run --report`: its calls by size, the time of some, its files.
+//!
+//! Nothing is kept, and nothing is read but one flag, unless `KAKEHI_WATCH` names the file to which
+//! records are appended (`watched.rs`).
+
+use core::{
+    fmt::{self, Write},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use rustix::{io, process::getpid};
+use shm::Lock;
+
+use crate::clock::now;
+
+/// Classes of sizes: below 64 bytes, below 256, and so on by factors of 4.
+const SIZES: usize = 11;
+/// One call in so many is timed, a power of two.
+const TIMED: u64 = 16;
+/// Bytes of records that are gathered.
+pub(crate) const ROOM: usize = 32 << 10;
+/// Longest name of a file that is recorded.
+pub(crate) const PATH_MAX: usize = 1 << 10;
+/// Longest record: a path, and numbers.
+pub(crate) const RECORD_MAX: usize = PATH_MAX + 256;
+
+/// Which way a call moves bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Write = 0,
+    Read = 1,
+}
+
+/// A call that is watched, from its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call(pub(crate) Option<Duration>);
+
+/// Calls of one size and way.
+pub(crate) struct Class {
+    calls: AtomicU64,
+    bytes: AtomicU64,
+    timed: AtomicU64,
+    timed_ns: AtomicU64,
+}
+
+/// Calls and bytes of an open file, by [`Way`].
+pub(crate) struct FileWatch {
+    pub(crate) opened_ns: AtomicU64,
+    pub(crate) bytes: [AtomicU64; 2],
+    pub(crate) calls: [AtomicU32; 2],
+}
+
+/// Counts of a process and of up to `FILES` open files.
+pub(crate) struct Watch<const FILES: usize> {
+    is_on: AtomicBool,
+    pub(crate) pid: AtomicU32,
+    pub(crate) started_ns: AtomicU64,
+    calls: AtomicU64,
+    pub(crate) closes: AtomicU64,
+    pub(crate) close_ns: AtomicU64,
+    pub(crate) classes: [[Class; SIZES]; 2],
+    pub(crate) files: [FileWatch; FILES],
+    pub(crate) lines: Lock<Lines>,
+}
+
+/// Records that are not appended yet.
+pub(crate) struct Lines {
+    pub(crate) bytes: [u8; ROOM],
+    pub(crate) len: usize,
+}
+
+impl Class {
+    const fn new() -> Self {
+        Self {
+            calls: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            timed: AtomicU64::new(0),
+            timed_ns: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn words(&self) -> [&AtomicU64; 4] {
+        [&self.calls, &self.bytes, &self.timed, &self.timed_ns]
+    }
+}
+
+impl FileWatch {
+    const fn new() -> Self {
+        Self {
+            opened_ns: AtomicU64::new(0),
+            bytes: [const { AtomicU64::new(0) }; 2],
+            calls: [const { AtomicU32::new(0) }; 2],
+        }
+    }
+
+    fn begin(&self) {
+        self.opened_ns.store(now_ns(), Ordering::Relaxed);
+        self.bytes.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.calls.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+impl<const FILES: usize> Watch<FILES> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            is_on: AtomicBool::new(false),
+            pid: AtomicU32::new(0),
+            started_ns: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            closes: AtomicU64::new(0),
+            close_ns: AtomicU64::new(0),
+            classes: [const { [const { Class::new() }; SIZES] }; 2],
+            files: [const { FileWatch::new() }; FILES],
+            lines: Lock::new(Lines { bytes: [0; ROOM], len: 0 }),
+        }
+    }
+
+    /// Begins to count in this process, from zero in a child.
+    pub(crate) fn start(&self) {
+        self.pid.store(own_pid(), Ordering::Relaxed);
+        self.started_ns.store(now_ns(), Ordering::Relaxed);
+        let classes = self.classes.iter().flatten().flat_map(Class::words);
+        let words = classes.chain([&self.closes, &self.close_ns]);
+        words.for_each(|word| word.store(0, Ordering::Relaxed));
+        for file in self.files.iter().filter(|file| file.opened_ns.load(Ordering::Relaxed) > 0) {
+            file.begin();
+        }
+        // A thread that fork did not copy may have held it.
+        self.lines.break_open();
+        if let Ok(mut lines) = self.lines.lock() {
+            lines.len = 0;
+        }
+        self.is_on.store(true, Ordering::Relaxed);
+    }
+
+    /// True if a report is written.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// A call begins; `None` without a report.
+    #[inline]
+    pub(crate) fn begin(&self) -> Option<Call> {
+        self.is_on.load(Ordering::Relaxed).then(|| self.begin_watched())
+    }
+
+    #[cold]
+    fn begin_watched(&self) -> Call {
+        let is_timed = self.calls.fetch_add(1, Ordering::Relaxed) % TIMED == 0;
+        Call(is_timed.then(now))
+    }
+
+    /// A call has moved some bytes, or failed.
+    #[cold]
+    pub(crate) fn end(&self, call: Call, way: Way, index: u16, moved: &io::Result<usize>) {
+        let Ok(len) = moved else { return };
+        let (len, way) = (*len as u64, way as usize);
+        let class = self.classes.get(way).and_then(|classes| classes.get(class_of(len)));
+        let (Some(class), Some(file)) = (class, self.files.get(usize::from(index))) else {
+            return;
+        };
+        class.calls.fetch_add(1, Ordering::Relaxed);
+        class.bytes.fetch_add(len, Ordering::Relaxed);
+        if let Some(began) = call.0 {
+            class.timed.fetch_add(1, Ordering::Relaxed);
+            class.timed_ns.fetch_add(nanoseconds(now().saturating_sub(began)), Ordering::Relaxed);
+        }
+        if let (Some(bytes), Some(calls)) = (file.bytes.get(way), file.calls.get(way)) {
+            bytes.fetch_add(len, Ordering::Relaxed);
+            calls.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A file was opened.
+    pub(crate) fn opened(&self, index: u16) {
+        if self.is_on.load(Ordering::Relaxed) {
+            if let Some(file) = self.files.get(usize::from(index)) {
+                file.begin();
+            }
+        }
+    }
+
+    /// The time at which a file begins to be closed; `None` without a report.
+    pub(crate) fn close_begins(&self) -> Option<Duration> {
+        self.is_on.load(Ordering::Relaxed).then(now)
+    }
+
+    /// A file was closed.
+    pub(crate) fn close_ends(&self, began: Option<Duration>) {
+        if let Some(began) = began {
+            self.closes.fetch_add(1, Ordering::Relaxed);
+            let time = nanoseconds(now().saturating_sub(began));
+            self.close_ns.fetch_add(time, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A record that is being written.
+pub(crate) struct Line {
+    pub(crate) bytes: [u8; RECORD_MAX],
+    pub(crate) len: usize,
+}
+
+impl Line {
+    /// Appends bytes of which none is a tab or ends a line.
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        for byte in text {
+            if let Some(to) = self.bytes.get_mut(self.len) {
+                *to = if byte.is_ascii_control() { b'?' } else { *byte };
+                self.len += 1;
+            }
+        }
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let to = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        to.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
+}
+
+/// The class of calls of this many bytes.
+fn class_of(len: u64) -> usize {
+    let class = len.checked_ilog2().map_or(0, |log| (log.saturating_sub(4) / 2) as usize);
+    class.min(SIZES - 1)
+}
+
+pub(crate) fn own_pid() -> u32 {
+    getpid().as_raw_nonzero().get().unsigned_abs()
+}
+
+pub(crate) fn now_ns() -> u64 {
+    nanoseconds(now())
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_powers_of_four_from_64_bytes_on() {
+        for (len, class) in
+            [(0, 0), (63, 0), (64, 1), (255, 1), (256, 2), (1024, 3), (4096, 4), (1 << 20, 8)]
+        {
+            assert_eq!(class_of(len), class, "{len}");
+        }
+        assert_eq!(class_of(u64::MAX), SIZES - 1);
+    }
+
+    #[test]
+    fn records_have_no_tabs_or_line_ends_of_others() {
+        let mut line = Line { bytes: [0; RECORD_MAX], len: 0 };
+        line.text(b"a\tb\nc");
+        assert_eq!(&line.bytes[..line.len], b"a?b?c");
+    }
+}
