@@ -6,7 +6,7 @@ use std::{
     os::fd::OwnedFd,
     path::Path,
     rc::Rc,
-    sync::{Arc, mpsc},
+    sync::{Arc, atomic::Ordering, mpsc},
     thread,
 };
 
@@ -115,6 +115,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     let views = first.mount_views(&hall.config)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
     umask(Mode::empty());
+    hall.node.shared().served.store(1, Ordering::Release);
     ready(serving.as_ref().map(|(address, _)| address));
     let life = Life {
         core: Rc::clone(&first.core),

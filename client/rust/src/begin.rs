@@ -88,13 +88,16 @@ impl Locked {
         if self.is_synchronous || config.synchronous {
             return Err(Reason::Synchronous);
         }
-        if self.is_large {
-            return Ok(()); // One such write costs more than the hand-over.
+        let stage_after = config.stage_after;
+        // One large write costs more than the hand-over.
+        let is_repaid =
+            self.is_large || self.spent >= stage_after && self.client.repays_session(stage_after);
+        // Nobody waits while the daemon starts, but who wants all staged.
+        if is_repaid && (stage_after.is_zero() || self.client.has_daemon()) {
+            Ok(())
+        } else {
+            Err(Reason::First)
         }
-        if self.spent < config.stage_after || !self.client.repays_session(config.stage_after) {
-            return Err(Reason::First);
-        }
-        Ok(())
     }
 
     /// Gives a file a log, and takes its position from the kernel.

@@ -19,7 +19,7 @@ use wire::{COUNTER_COUNT, Counter, Reason, Refusal, Request};
 use crate::{
     clock::coarse_now,
     config::{Config, PATH_MAX},
-    connection::{Connection, Failure},
+    connection::{Connection, Failure, knock},
     file::{FILES_MAX, FileEntry, Files},
     marks::Marks,
     table::{Entry, Table},
@@ -136,6 +136,8 @@ pub struct Client {
     job: Once<Job>,
     /// The job segment could not be mapped: that is not tried again.
     has_no_job: AtomicBool,
+    /// A daemon was asked for.
+    has_knocked: AtomicBool,
     /// Counts for a report.
     pub(crate) watch: Watch<FILES_MAX>,
     /// Counted while there is no session.
@@ -177,6 +179,7 @@ impl Client {
             is_swept: AtomicBool::new(false),
             job: Once::new(),
             has_no_job: AtomicBool::new(false),
+            has_knocked: AtomicBool::new(false),
             watch: Watch::new(),
             counters: [const { AtomicU64::new(0) }; COUNTER_COUNT],
         }
@@ -260,6 +263,22 @@ impl Client {
         self.connected().is_some()
             || u128::from(self.spent_ns.load(Ordering::Relaxed))
                 >= (SESSION_COST * stage_after).as_nanos()
+    }
+
+    /// True if the daemon serves. The first question has one that is yet to be started.
+    pub(crate) fn has_daemon(&'static self) -> bool {
+        if self.connected().is_some() {
+            return true;
+        }
+        // Where the segment cannot be opened the connection tells.
+        let is_served = |job: &Job| job.shared().served.load(Ordering::Acquire) != 0;
+        if self.job().is_none_or(is_served) {
+            return true;
+        }
+        if !self.has_knocked.swap(true, Ordering::Relaxed) {
+            self.active().into_iter().for_each(knock);
+        }
+        false
     }
 
     #[cold]

@@ -31,6 +31,7 @@ use rustix::{
 use shm::{Guard, Job, LANES, Lock, Once, Session, lane::Requester, thread};
 use wire::{MESSAGE_LEN, Message, Phase, Reason, Refusal, Registration, Reply, Request, Value};
 
+pub(crate) use self::dial::knock;
 use crate::{
     arena::{self, Arena},
     bundle::Bundle,

@@ -53,6 +53,8 @@ pub struct JobShared {
     pub costs: Costs,
     /// Names that may be in coalesced folders.
     pub names: Names,
+    /// Not 0 once a daemon serves the job.
+    pub served: AtomicU32,
 }
 
 /// The shared struct of a session segment.

@@ -9,7 +9,7 @@ use rustix::{
     },
     process::{Pid, getuid},
 };
-use wire::{Greeting, MESSAGE_LEN, Role, Welcome};
+use wire::{Control, Greeting, MESSAGE_LEN, Role, Welcome};
 
 use super::Failure;
 use crate::{
@@ -36,6 +36,21 @@ pub(super) fn meet(config: &Config, host: &dyn Host) -> Result<Met, Failure> {
         met => met,
     };
     met.map_err(|_| Failure::Unreachable)
+}
+
+/// Has the daemon started, if somebody stands by for it. Waits for nothing.
+pub(crate) fn knock(config: &Config) {
+    let mut path = [0; PATH_MAX];
+    let flags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let address = config.path_of(b"socket", &mut path).map(SocketAddrUnix::new);
+    if let (Ok(socket), Some(Ok(address))) = (socket, address) {
+        // The greeting of somebody who does not stay. Unheard, nothing is staged.
+        let greeting = Greeting::new(Role::Control(Control::Status)).encode();
+        connect(&socket, &address)
+            .and_then(|()| send(&socket, &greeting, SendFlags::NOSIGNAL))
+            .ok();
+    }
 }
 
 /// `CONNRESET`: the connection was closed without a word.
