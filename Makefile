@@ -28,7 +28,7 @@ UNIT := lib/systemd/system/kakehi-serve@.service
 SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
 
 .DEFAULT_GOAL := build
-.PHONY: help cargo build setup setup-demo demo test fmt clippy doc unit loom miri aarch64 e2e soak bench install install-mpi uninstall prefix wheel clean
+.PHONY: help cargo build setup setup-demo demo test fmt clippy doc unit loom miri aarch64 e2e soak bench install install-mpi uninstall prefix packages wheel clean
 
 # Needs neither cargo nor awk's newer features.
 ## help: this list
@@ -159,6 +159,11 @@ DIST ?= $(CURDIR)/dist
 ## wheel: a Python wheel of everything, in dist/
 wheel: build
 	sh python/wheel.sh $(VERSION) $(DIST)
+
+# A format whose tools are missing is skipped, with the reason.
+## packages: a .deb, an .rpm, a tarball, and a wheel, in dist/
+packages: build
+	DIST=$(DIST) sh packaging/packages.sh
 
 # What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
 # with another MPICC for a second MPI; DIR/lib/openmpi and DIR/lib/mpich then stand side by side.
