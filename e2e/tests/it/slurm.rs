@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -23,6 +23,11 @@ struct Cluster<'f> {
 impl<'f> Cluster<'f> {
     /// `None`, said, where Slurm is not installed or does not start.
     fn start(folder: &'f Folder) -> Option<Self> {
+        Self::start_with(folder, "")
+    }
+
+    /// As [`start`](Self::start), with more lines in `slurm.conf`.
+    fn start_with(folder: &'f Folder, more: &str) -> Option<Self> {
         const WHAT: &str = "jobs under Slurm";
         for name in ["munged", "slurmctld", "slurmd"] {
             let version = if name == "munged" { "--version" } else { "-V" };
@@ -32,7 +37,7 @@ impl<'f> Cluster<'f> {
             }
         }
         let [(controller, first), (node, second)] = [reserve_port(), reserve_port()];
-        let configuration = configuration(folder, controller, node);
+        let configuration = configuration(folder, controller, node) + more;
         fs::write(folder.join("slurm.conf"), configuration).expect("written");
         fs::write(folder.join("munge.key"), [7; 1024]).expect("written");
         succeed(Command::new("chmod").arg("600").arg(folder.join("munge.key")), SOON);
@@ -127,6 +132,19 @@ fn configuration(folder: &Folder, controller: u16, node: u16) -> String {
          NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN\n\
          PartitionName=all Nodes={host} Default=YES State=UP\n"
     )
+}
+
+/// `PATH`, with the folder of the command first: the samples look for it there.
+fn with_kakehi() -> String {
+    #[expect(clippy::disallowed_methods, reason = "a test has no configuration but this")]
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{path}", kakehi().parent().expect("in a folder").display())
+}
+
+/// A sample in `packaging/slurm`.
+fn sample(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize();
+    root.expect("the repository").join("packaging/slurm").join(name)
 }
 
 /// Lines of the numbers up to `count`.
@@ -227,4 +245,80 @@ fn a_cancelled_slurm_job_has_every_line_that_was_written() {
     }
     let documents = stats(&folder.join("stats"));
     assert!(sum(&documents, "/bytes_delegated") > 200_000, "{documents:?}");
+}
+
+#[test]
+fn samples_start_a_daemon_before_a_job_and_end_it_after() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("the prolog for Slurm", "only root becomes the job's user");
+    }
+    let folder = Folder::new();
+    let samples =
+        [("Prolog", "prolog.sh"), ("Epilog", "epilog.sh"), ("TaskProlog", "task_prolog.sh")];
+    let lines = samples.map(|(key, name)| {
+        // As a site does, with the folder of its installation.
+        let script = fs::read_to_string(sample(name)).expect("readable");
+        assert!(script.contains("PATH=/usr/local/bin:"), "{script}");
+        let bin = kakehi().parent().expect("in a folder").display().to_string();
+        let path = folder.join(name);
+        fs::write(&path, script.replace("/usr/local/bin", &bin)).expect("written");
+        succeed(Command::new("chmod").arg("755").arg(&path), SOON);
+        format!("{key}={}\n", path.display())
+    });
+    let lines = lines.concat();
+    let Some(cluster) = Cluster::start_with(&folder, &lines) else { return };
+    fs::write(folder.join("rank.sh"), format!("{WRITE} out.$SLURM_PROCID")).expect("written");
+    let script = "unset XDG_RUNTIME_DIR
+         KAKEHI_STAGE_AFTER=0ms srun sh rank.sh
+         \"$KAKEHI\" status --job $SLURM_JOB_ID --json >status || true";
+    let run_with = |flags: &[&str]| {
+        let output = run(&mut cluster.submit(script, &[&["--wait"], flags].concat()), LONG);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for rank in 0..2 {
+            let out = fs::read_to_string(folder.join(format!("out.{rank}"))).expect("written");
+            assert!(out == numbers(2000), "rank {rank}: {} bytes", out.len());
+        }
+        let status = fs::read_to_string(folder.join("status")).expect("written");
+        serde_json::from_str::<serde_json::Value>(&status).unwrap_or_default()
+    };
+    let status = run_with(&["--comment=kakehi"]);
+    let bytes = 2 * numbers(2000).len() as u64;
+    assert_eq!(status.pointer("/summary/bytes_staged"), Some(&bytes.into()), "{status}");
+    let pid = status["pid"].to_string();
+    let is_gone = || !Path::new("/proc").join(&pid).exists();
+    assert!(wait_for(SOON, is_gone), "the epilog left the daemon {pid}");
+    assert_eq!(run_with(&[]).pointer("/summary"), None, "a job that asked for no daemon");
+}
+
+#[test]
+fn stage_out_copies_multifiles_and_other_files() {
+    if Command::new("lua5.4").arg("-v").output().is_err() {
+        return skip("the stage-out for Slurm", "no lua5.4");
+    }
+    let folder = Folder::new();
+    let mut made = crate::harness::kakehi_run(&folder, &["--coalesce", "local=kept.sion"]);
+    fs::create_dir(folder.join("local")).expect("a folder");
+    made.current_dir(folder.path()).args(["sh", "-c", &format!("{WRITE} local/out")]);
+    succeed(&mut made, SOON);
+    fs::write(folder.join("it's"), "plain").expect("written");
+    let stage_out = |lines: &str| {
+        fs::write(folder.join("job.sh"), lines).expect("written");
+        let call = "dofile(arg[1]); local code, said = slurm_bb_job_process('job.sh', 0, 0)
+            if code == 0 then code, said = slurm_bb_data_out(1, 'job.sh', 0, 0) end
+            print(code, said)";
+        fs::write(folder.join("call.lua"), call).expect("written");
+        let mut lua = Command::new("lua5.4");
+        lua.arg("call.lua").arg(sample("stage_out.lua")).current_dir(folder.path());
+        succeed(lua.env("PATH", with_kakehi()), SOON)
+    };
+    let said =
+        stage_out("#!/bin/sh\n#BB_LUA stage_out kept.sion copy.sion\n#BB_LUA stage_out it's to\n");
+    assert_eq!(said.trim(), "0");
+    assert_eq!(fs::read_to_string(folder.join("to")).expect("copied"), "plain");
+    let mut extract = Command::new(kakehi());
+    extract.args(["multifile", "extract", "copy.sion", "files"]).current_dir(folder.path());
+    succeed(&mut extract, SOON);
+    assert!(fs::read_to_string(folder.join("files/out")).expect("extracted") == numbers(2000));
+    assert!(stage_out("#BB_LUA stage_out nothing there\n").starts_with("-1\tcannot copy nothing"));
+    assert!(stage_out("#BB_LUA stage_out one\n").starts_with("-1\twrite"));
 }
