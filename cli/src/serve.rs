@@ -114,8 +114,16 @@ fn serve_to_end(
         job::sweep(environment);
     }
     job.create()?;
+    // Before anything is made there: one that has just ended removes what is. A `kakehi run` has it
+    // for the daemon that it starts.
+    let lock = if starter.is_run() { None } else { Some(job.lock()?) };
     let own = if args.listen.is_none() { coalesce::own(&config, &job) } else { Ok(None) };
-    let (own_remote, mut own_serving) = own.inspect_err(|_| job.remove())?.unzip();
+    let (own_remote, mut own_serving) = own
+        .inspect_err(|_| match &lock {
+            Some(lock) => job.remove_locked(lock),
+            None => job.remove(),
+        })?
+        .unzip();
     let multifiles = own_serving.iter_mut().flat_map(|serving| &mut serving.coalesced);
     multifiles.for_each(|coalesce| coalesce.is_read_only = args.read_only);
     let configuration = daemon::Config {
@@ -138,8 +146,6 @@ fn serve_to_end(
         is_read_only: args.read_only,
         settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),
     };
-    // A `kakehi run` has it for the daemon that it starts.
-    let lock = if starter.is_run() { None } else { Some(job.lock()?) };
     let metrics = args.metrics_listen.map(metrics::Listener::bind).transpose()?;
     let maps = if args.listen.is_some() { config.coalesced.maps() } else { config.mapped() };
     let mut folders = Folders::of(maps);

@@ -339,7 +339,14 @@ impl Seat {
                     return Err(Error::unusable(Given::View(local))(why));
                 }
                 Err(why) => {
-                    tracing::info!("{}: not mounted: {why}", local.display());
+                    let local = local.display();
+                    if why.kind() == io::ErrorKind::ResourceBusy {
+                        tracing::warn!(
+                            "{local}: programs past the library see the files of another job; \
+                             give this job another folder"
+                        );
+                    }
+                    tracing::info!("{local}: not mounted: {why}");
                     are_all = false;
                 }
             }

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use rustix::process::Signal;
@@ -16,6 +16,7 @@ use crate::{
         Folder, Running, SOON, kakehi, kakehi_run, processes_of, python, random, run, skip,
         succeed, text, wait_for,
     },
+    jobs::ready,
     remote::{
         LONG, local,
         server::{Scheme, Server},
@@ -244,6 +245,26 @@ fn view_that_a_killed_job_has_left_is_taken_away_by_the_next_run() {
     strange(&mut command).args(["sh", "-c", "echo 1 >\"$0/f\"; cat \"$0/f\""]).arg(local(&folder));
     assert_eq!(succeed(&mut command, SOON), "1\n");
     assert!(!is_mounted(&local(&folder)));
+}
+
+#[test]
+fn second_job_is_told_that_a_folder_shows_another_ones_files() {
+    if !can_mount("two views of a folder") {
+        return;
+    }
+    let folder = Folder::new();
+    let script = "echo ready; read line";
+    let mut first = coalescing(&folder, "auto");
+    let mut first = ready(first.args(["sh", "-c", script]).stdin(Stdio::piped()));
+    let flag = format!("{}={}", local(&folder).display(), folder.join("other.sion").display());
+    let flags = ["--view", "auto", "--coalesce", &flag];
+    let mut second = kakehi_run(&folder, &flags);
+    let output = run(second.arg("touch").arg(local(&folder).join("own")), SOON);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("another job"), "{said}");
+    assert_eq!(fs::read_dir(local(&folder)).expect("the first one's").count(), 0);
+    drop(first.child.stdin.take());
+    first.wait(SOON);
 }
 
 #[test]
