@@ -7,7 +7,7 @@ set -eu
 
 RUST_MIN=1.85
 BUILD="gcc libc6-dev make ca-certificates curl"
-DEMO="openmpi-bin lammps"
+DEMO="openmpi-bin lammps fuse3"
 TESTS="libopenmpi-dev mpich libmpich-dev libucx0 openfoam openfoam-examples quantum-espresso
     quantum-espresso-data git sqlite3 strace g++ gfortran cmake util-linux mount python3-venv
     iproute2 iptables fuse3 busybox-static fio btrfs-progs moosefs-master moosefs-chunkserver

@@ -1,8 +1,8 @@
-//! Files that `make install` creates and `make uninstall` removes, under any umask.
+//! `make install` and `make uninstall` under any umask, and the demonstration of `make demo`.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
-use crate::harness::{Folder, SOON, run, succeed, text};
+use crate::harness::{Folder, SOON, kakehi, run, skip, succeed, text};
 
 /// `make` at the root, where everything is built already.
 fn make(words: &[&str]) -> Command {
@@ -48,4 +48,36 @@ fn a_prefix_that_programs_cannot_be_told_of_is_refused() {
         assert!(!output.status.success() && said.contains("absolute"), "{said}");
         assert_eq!(std::fs::read_dir(folder.path()).expect("folder").count(), 0, "{name}");
     }
+}
+
+#[test]
+fn demo_finds_equal_files_and_less_time_on_a_slow_file_system() {
+    for name in ["mpirun", "lmp"] {
+        if Command::new("which").arg(name).output().map_or(true, |found| !found.status.success()) {
+            return skip("the demonstration", format_args!("no {name}"));
+        }
+    }
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo.sh");
+    // Its verdict on time may fail on a machine with other work.
+    let mut said = String::new();
+    let is_kept = (0..3).any(|_| {
+        let output = run(Command::new("bash").arg(&demo).env("KAKEHI", kakehi()), 5 * SOON);
+        said = text(&output.stdout) + &text(&output.stderr);
+        output.status.success()
+    });
+    assert!(is_kept, "{said}");
+    assert!(said.contains("equal to the last byte"), "{said}");
+    if let Some(why) = said.split("demo: SKIPPED ").nth(1) {
+        return skip("the demonstration", why.trim());
+    }
+    let (_, gain) = said.split_once("demo: ok: equal lines, ").expect("a verdict");
+    let (_, requests) = gain.split_once("times faster: ").expect("a verdict");
+    let numbers = requests
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split(' ')
+        .filter_map(|word| word.trim().parse::<u64>().ok());
+    let numbers: Vec<_> = numbers.collect();
+    assert!(numbers.len() == 2 && numbers[0] * 20 < numbers[1], "{requests}");
 }
