@@ -109,6 +109,16 @@ impl Bundles {
         self.count.load(Ordering::Acquire)
     }
 
+    /// Who reads by an entry of the table of places, which is hidden.
+    pub(crate) fn readers(&self, entry: u32) -> Vec<(Arc<Entry>, u32)> {
+        let entries = lock(&self.entries);
+        let of = |client: &Arc<Entry>| {
+            let slots = client.segment.shared().reading.readers(entry);
+            slots.map(|slot| (Arc::clone(client), slot)).collect::<Vec<_>>()
+        };
+        entries.iter().flat_map(of).collect()
+    }
+
     /// Those that are there.
     pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
         lock(&self.entries).clone()

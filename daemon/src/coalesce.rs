@@ -20,6 +20,7 @@ mod keeping;
 mod member;
 mod names;
 mod opening;
+mod places;
 mod placing;
 mod records;
 mod rest;
@@ -134,7 +135,21 @@ impl Coalesced {
 
     /// Takes in what the clients of this daemon make without asking.
     pub(crate) fn taking_in(self, node: &Arc<Node>, handle: &Handle) -> Self {
-        Self { intake: Some(Intake::new(node, handle).start()), ..self }
+        self.taking_in_by(Intake::new(node, handle).start())
+    }
+
+    fn taking_in_by(self, intake: Rc<Intake>) -> Self {
+        if let Some(places) = &intake.places {
+            self.volumes.iter().for_each(|(_, volume)| volume.show_in(places));
+        }
+        Self { intake: Some(intake), ..self }
+    }
+
+    /// Shows clients what nobody changes any more.
+    fn show_calm(&self) {
+        if self.intake.is_some() {
+            self.volumes.iter().for_each(|(_, volume)| volume.show_calm());
+        }
     }
 
     /// Has in the multifiles what clients have made without asking.
@@ -153,6 +168,9 @@ impl Coalesced {
     /// Closes the multifiles; which could not be, and why, and which were removed meanwhile.
     pub(crate) async fn close(&self) -> (BTreeMap<String, String>, BTreeSet<String>) {
         self.taken().await;
+        if let Some(places) = self.intake.as_ref().and_then(|intake| intake.places.as_ref()) {
+            places.end();
+        }
         let (mut failed, mut removed) = (BTreeMap::new(), BTreeSet::new());
         for (_, volume) in &*self.volumes {
             let path = volume.path().display().to_string();
@@ -245,7 +263,11 @@ impl Storage for Coalesced {
     async fn set(&self, file: &Open, what: Attributes) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.set(file, what).await,
-            Open::Packed(file) => self.current(file).await.set(what).await,
+            Open::Packed(file) => {
+                let set = self.current(file).await.set(what).await;
+                self.show_calm();
+                set
+            }
         }
     }
 
@@ -359,7 +381,11 @@ impl Storage for Coalesced {
     async fn close(&self, file: Open) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.close(file).await,
-            Open::Packed(_) => Ok(()),
+            Open::Packed(file) => {
+                drop(file);
+                self.show_calm();
+                Ok(())
+            }
         }
     }
 
@@ -375,7 +401,9 @@ impl Storage for Coalesced {
             None => self.machine.name(call).await,
             Some((volume, call)) => {
                 self.taken().await;
-                Box::pin(names::execute(volume, call, self.intake.as_deref())).await
+                let done = Box::pin(names::execute(volume, call, self.intake.as_deref())).await;
+                self.show_calm();
+                done
             }
         }
     }

@@ -59,6 +59,7 @@ mod seldom;
 
 mod session;
 mod settle;
+mod shares;
 mod signals;
 #[cfg(test)]
 mod simulation;

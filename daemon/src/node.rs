@@ -21,6 +21,7 @@ use crate::{
     registry::Registry,
     remote::StandIns,
     samples::Samples,
+    shares::Shares,
     statistics::Totals,
     status::{self, Listening, RemoteStatus},
 };
@@ -33,6 +34,7 @@ pub(crate) struct Node {
     pub(crate) remote: Option<RemoteStatus>,
     pub(crate) stand_ins: StandIns,
     pub(crate) bundles: Bundles,
+    pub(crate) shares: Shares,
     /// By the folders whose files they hold.
     pub(crate) multifiles: BTreeMap<String, String>,
     /// The program that the daemon was started for.
@@ -163,6 +165,7 @@ impl Node {
             remote: None,
             stand_ins: StandIns::default(),
             bundles: Bundles::default(),
+            shares: Shares::default(),
             multifiles: BTreeMap::new(),
             command: None,
             started_at: Instant::now(),

@@ -43,6 +43,9 @@ pub(crate) trait Peer<F> {
     /// Sends an open file, for slot `slot`. Never blocks.
     fn send_file(&self, slot: u32, file: &F) -> io::Result<()>;
 
+    /// Sends a descriptor that has this number among those that are shared. Never blocks.
+    fn send_shared(&self, number: u32, fd: BorrowedFd<'_>) -> io::Result<()>;
+
     /// Sends it to a child of the client instead. Never blocks.
     fn lend_file(&self, socket: BorrowedFd<'_>, slot: u32, file: &F) -> io::Result<()>;
 }
@@ -87,11 +90,19 @@ impl Peer<Located> for Process {
         self.lend_file(self.socket.as_fd(), slot, file)
     }
 
-    /// The message is a registration the other way round: `file` is the slot, the rest is zero.
-    fn lend_file(&self, socket: BorrowedFd<'_>, slot: u32, file: &Located) -> io::Result<()> {
-        let file = file.here().ok_or(Errno::NOTSUP)?;
-        let flags = FileFlags::default();
-        let message = Message::Register(Registration { file: slot, flags, log_at: 0, log_len: 0 });
-        socket::send(socket, &message.encode(), &[file])
+    fn send_shared(&self, number: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
+        send(self.socket.as_fd(), number, fd)
     }
+
+    fn lend_file(&self, socket: BorrowedFd<'_>, slot: u32, file: &Located) -> io::Result<()> {
+        send(socket, slot, file.here().ok_or(Errno::NOTSUP)?)
+    }
+}
+
+/// Sends a descriptor. The message is a registration the other way round: `file` is a number, the
+/// rest is zero.
+fn send(socket: BorrowedFd<'_>, number: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = FileFlags::default();
+    let message = Message::Register(Registration { file: number, flags, log_at: 0, log_len: 0 });
+    socket::send(socket, &message.encode(), &[fd])
 }

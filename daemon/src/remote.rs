@@ -17,6 +17,7 @@ mod simulation;
 pub(crate) use self::{
     client::{
         dial::Dial,
+        file::DEVICE_MARK,
         group::{Group, Member},
         located::Located,
         mirror::Listings,

@@ -6,7 +6,7 @@
 //! transfer's task is begun on the spot too, and most are over then: of many that wait in a queue
 //! instead, each would be fetched into the cache twice.
 
-use std::rc::Rc;
+use std::{os::fd::AsFd as _, rc::Rc};
 
 use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
@@ -149,6 +149,11 @@ fn check<S: Storage>(
     let file_in = |slot: u32| core.find_file(session, slot).ok_or(Errno::BADF);
     let slot = match *request {
         Request::Nothing => return Ok(Work::Done(0)),
+        Request::Share { number } => {
+            let shared = core.node.shares.get(number).ok_or(Errno::NOENT)?;
+            let sent = session.peer.send_shared(number, shared.as_fd());
+            return sent.map(|()| Work::Done(0)).map_err(errno);
+        }
         Request::FlushAll => return Ok(Work::FlushAll),
         Request::Settle { device, inode, demote } => {
             return Ok(Work::Settle((device, inode), demote));

@@ -37,6 +37,8 @@ impl Volume {
         changing: &Changing<'_>,
         files: &[Small],
     ) -> io::Result<()> {
+        let disturb = |file: &Small| self.disturb(file.inode, Some(&file.found));
+        let _disturbed: Vec<_> = files.iter().map(disturb).collect();
         let is_empty = |file: &&Small| file.data.is_empty();
         let data: Vec<&[Buffer]> =
             files.iter().filter(|file| !is_empty(file)).map(|file| &file.data[..]).collect();

@@ -15,6 +15,7 @@ use super::{
     intake::Intake,
     names::status_of,
     opening::now,
+    places::Disturbed,
     tree::{Found, PERMISSIONS, REGULAR, Tree, Wish},
     volume::Volume,
 };
@@ -24,6 +25,8 @@ use crate::names::{Attributes, OpenCall, reopen};
 pub(crate) struct Packed {
     volume: Rc<Volume>,
     live: Rc<Live>,
+    /// As long as it can be written.
+    _disturbed: Option<Disturbed>,
     writes: bool,
     appends: bool,
     /// To lock by; each open file has its own.
@@ -80,12 +83,12 @@ impl Packed {
                 None if found == *at => {
                     // It gets a task with its first bytes: how many there are says which.
                     let (inode, changes) = tree.make(&found, (kind, None), now())?;
-                    Ok((Some(inode), changes))
+                    Ok((Some((inode, volume.disturb(inode, Some(&found)))), changes))
                 }
                 _ => Ok((None, Vec::new())),
             }
         });
-        Ok(made.await?.map(|inode| Self::of(volume, inode, flags)))
+        Ok(made.await?.map(|(inode, _disturbed)| Self::of(volume, inode, flags)))
     }
 
     /// Checks that an inode may be opened with these flags.
@@ -120,6 +123,7 @@ impl Packed {
         (mode, time): (u32, Time),
     ) -> io::Result<Self> {
         let changing = volume.begin().await?;
+        let _disturbed = volume.disturb(inode, Some(found));
         let kind = ((REGULAR, mode & PERMISSIONS), None);
         let make = |tree: &Tree| Ok(((), tree.make_as(inode, found, kind, time)?));
         volume.change_in(&changing, make).await?;
@@ -142,9 +146,13 @@ impl Packed {
 
     /// The same inode, opened otherwise.
     pub(super) fn reopened(&self, flags: OFlags) -> Self {
-        let (volume, live) = (Rc::clone(&self.volume), Rc::clone(&self.live));
-        let (writes, appends) = access(flags);
-        Self { volume, live, writes, appends, anchor: OnceCell::new() }
+        Self::of_live(&self.volume, Rc::clone(&self.live), access(flags))
+    }
+
+    /// What a client reads by the table, opened for it.
+    pub(super) fn read_by_client(volume: &Rc<Volume>, inode: u64) -> Option<Self> {
+        let live = volume.read_by_client(inode)?;
+        Some(Self::of_live(volume, live, access(OFlags::RDONLY)))
     }
 
     pub(super) fn inode(&self) -> u64 {
@@ -152,20 +160,18 @@ impl Packed {
     }
 
     fn of(volume: &Rc<Volume>, inode: u64, flags: OFlags) -> Self {
-        let (writes, appends) = access(flags);
-        Self {
-            volume: Rc::clone(volume),
-            live: volume.live(inode),
-            writes,
-            appends,
-            anchor: OnceCell::new(),
-        }
+        Self::of_live(volume, volume.live(inode), access(flags))
+    }
+
+    fn of_live(volume: &Rc<Volume>, live: Rc<Live>, (writes, appends): (bool, bool)) -> Self {
+        let _disturbed = writes.then(|| volume.disturb(live.inode, None));
+        let (volume, anchor) = (Rc::clone(volume), OnceCell::new());
+        Self { volume, live, _disturbed, writes, appends, anchor }
     }
 
     /// Another open file of the same inode.
     pub(super) fn another(&self) -> Self {
-        let (volume, live) = (Rc::clone(&self.volume), Rc::clone(&self.live));
-        Self { volume, live, writes: self.writes, appends: false, anchor: OnceCell::new() }
+        Self::of_live(&self.volume, Rc::clone(&self.live), (self.writes, false))
     }
 
     pub(super) fn volume(&self) -> &Rc<Volume> {
@@ -179,6 +185,7 @@ impl Packed {
     }
 
     pub(super) async fn set(&self, what: Attributes) -> io::Result<()> {
+        let _disturbed = self.volume.disturb(self.live.inode, None);
         self.volume.set(&self.live, |tree, node| tree.set(node, what, now())).await
     }
 

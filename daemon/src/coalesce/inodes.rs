@@ -128,6 +128,11 @@ impl Live {
         Self { inode, gone, is_noted: Cell::new(false), anchor, users }
     }
 
+    /// True if it is of the multifile that has these.
+    pub(super) fn is_of(&self, users: &Rc<Users>) -> bool {
+        Rc::ptr_eq(&self.users, users)
+    }
+
     /// The record is written that took its last name.
     pub(super) fn is_noted(&self) {
         self.is_noted.set(true);

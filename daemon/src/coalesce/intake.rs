@@ -28,7 +28,9 @@ use uring::Buffers;
 use wire::CreateFlags;
 
 use self::source::{Making, Source, State};
-use super::{dense::Small, file::Packed, stream::Turn, tree::Found, volume::Volume};
+use super::{
+    dense::Small, file::Packed, places::Places, stream::Turn, tree::Found, volume::Volume,
+};
 use crate::{node::Node, statistics::Totals, verdict::errno};
 
 /// Time between two looks at what is published, as for staged bytes.
@@ -49,6 +51,8 @@ pub(crate) struct Intake {
     sources: RefCell<Vec<Rc<RefCell<Source>>>>,
     /// Of bundles that were known when they were last looked at.
     known: Cell<u64>,
+    /// Where clients find files at rest, if the kernel lets them.
+    pub(super) places: Option<Rc<Places>>,
     turn: Turn,
     /// Names that calls are about to make.
     making: RefCell<HashMap<NameHash, usize>>,
@@ -81,6 +85,7 @@ impl Intake {
             handle: handle.clone(),
             sources: RefCell::default(),
             known: Cell::new(0),
+            places: Places::new(node).inspect_err(why_unread).ok(),
             turn: Turn::default(),
             making: RefCell::default(),
         })
@@ -218,6 +223,7 @@ impl Intake {
                 tracing::debug!("{} files are not taken in together: {why}", batch.files.len());
                 continue;
             }
+            volume.show_calm();
             for (index, inode) in batch.places {
                 let source = sources.get(index).map(|source| source.borrow_mut());
                 drop(source.and_then(|mut source| source.files.remove(&inode)));
@@ -340,12 +346,14 @@ impl Intake {
 
     // ---- calls
 
-    /// Has a client make files in this folder by its bundle: the first inode number that it may
-    /// give, their count, the epoch of folders, and what its names are hashed with.
+    /// Has a client make files in this folder by its bundle, and read those that are there: the
+    /// first inode number that it may give, their count, the epoch of folders, and what its names
+    /// are hashed with. It gets no numbers where it may make nothing, or where there is no room to
+    /// know the names.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP`: there is no room to know the names.
+    /// It may not enter the folder.
     pub(super) fn lease(
         &self,
         volume: &Rc<Volume>,
@@ -357,12 +365,13 @@ impl Intake {
         let sources = self.sources.borrow();
         let source = sources.iter().find(|source| source.borrow().entry.is_of(session));
         let source = source.ok_or(Errno::OPNOTSUPP)?;
-        volume.tree.borrow().find_in(folder, b"a name")?;
-        let key = volume.tree.borrow().key_of(folder);
-        for name in volume.tree.borrow().names_of(folder) {
-            if !self.names().insert(NameHash::new(key, name)) {
-                return Err(Errno::OPNOTSUPP);
-            }
+        let key = volume.tree.borrow().enter(folder)?;
+        volume.show_folder(folder);
+        let may_make =
+            volume.is_writable && volume.tree.borrow().find_in(folder, b"a name").is_ok();
+        let is_known = |name| self.names().insert(NameHash::new(key, name));
+        if !may_make || !volume.tree.borrow().names_of(folder).all(is_known) {
+            return Ok([0, 0, epoch, key]);
         }
         let start = volume.tree.borrow_mut().reserve(NUMBERS);
         source.borrow_mut().grant((volume, folder), start..start.saturating_add(NUMBERS));
@@ -424,7 +433,9 @@ impl Intake {
                 _ => Err(Errno::IO.into()),
             };
         }
-        Err(Errno::STALE.into())
+        let read = Some(flags & OFlags::RWMODE).filter(|access| *access == OFlags::RDONLY);
+        let read = read.and_then(|_| Packed::read_by_client(volume, inode));
+        read.ok_or_else(|| Errno::STALE.into())
     }
 
     /// Somebody has opened an inode. A client that still writes to it by its bundle hands the file
@@ -480,6 +491,10 @@ impl Making {
     fn is_whole(&self) -> bool {
         self.is_closed && matches!(self.state, State::New)
     }
+}
+
+fn why_unread(why: &io::Error) {
+    tracing::info!("clients ask for every file that they read: {why}");
 }
 
 /// Writes all of `data` at `at`.

@@ -15,6 +15,7 @@ use super::{
     file::{set, truncate},
     intake::Intake,
     opening::now,
+    places::Disturbed,
     tree::{FOLDER, Found, Tree, Wish},
     volume::Volume,
 };
@@ -107,13 +108,14 @@ async fn change(
         let concerned = Concerned::by(&volume.tree.borrow(), call)?;
         let reserved = intake.prepare(volume, &concerned.made, concerned.leads_elsewhere);
         let reserved = reserved.await;
+        let disturbed = concerned.disturb(volume);
         let is_other = Cell::new(false);
         let changed = volume.change(|tree| {
             is_other.set(Concerned::by(tree, call)? != concerned);
             Ok(((), if is_other.get() { Vec::new() } else { changes(tree, call, now)? }))
         });
         let changed = changed.await;
-        drop(reserved);
+        drop((reserved, disturbed));
         // Else what was published since, or another call, has made something else of the names.
         if !is_other.get() {
             intake.settle(volume, &concerned.made);
@@ -128,6 +130,8 @@ async fn change(
 struct Concerned {
     made: Vec<Found>,
     lost: Vec<Found>,
+    /// A file that gets another name.
+    linked: Option<u64>,
     /// A path may lead elsewhere afterwards that leads to a folder now.
     leads_elsewhere: bool,
 }
@@ -146,10 +150,25 @@ impl Concerned {
             NameCall::Symlink { name, .. } => (vec![find(name)?], vec![]),
             _ => (vec![], vec![]),
         };
+        let linked = match call {
+            NameCall::Link { from, .. } => find(from)?.inode,
+            _ => None,
+        };
         let is_file = |inode: u64| tree.node(inode).is_none_or(Node::is_file);
         let all = made.iter().chain(&lost).filter_map(|found| found.inode);
         let leads_elsewhere = !all.into_iter().all(is_file);
-        Ok(Self { made, lost, leads_elsewhere })
+        Ok(Self { made, lost, linked, leads_elsewhere })
+    }
+
+    /// Keeps all files that have, or get, these names from being shown.
+    fn disturb(&self, volume: &Volume) -> Vec<Disturbed> {
+        let all = self.made.iter().chain(&self.lost).filter_map(|found| found.inode);
+        let inodes: Vec<u64> = all.chain(self.linked).collect();
+        // Which of them has which name then the tree says.
+        let names = inodes.iter().flat_map(|inode| self.made.iter().map(move |to| (inode, to)));
+        let disturbed = names.map(|(inode, to)| volume.disturb(*inode, Some(to)));
+        let all = inodes.iter().map(|inode| volume.disturb(*inode, None));
+        disturbed.chain(all).collect()
     }
 }
 
@@ -159,7 +178,7 @@ fn lease(
     (path, session): (&CStr, u32),
     intake: Option<&Intake>,
 ) -> io::Result<Answer> {
-    let intake = intake.filter(|_| volume.is_writable).ok_or(Errno::OPNOTSUPP)?;
+    let intake = intake.ok_or(Errno::OPNOTSUPP)?;
     let folder = volume.tree.borrow().find(path, true)?.inode()?;
     let words = intake.lease(volume, folder, session)?;
     let status = status(volume, folder)?.encode();

@@ -136,6 +136,12 @@ impl Stream {
         &self.member
     }
 
+    /// Where it begins in the physical file, if all of it follows there.
+    pub(super) fn whole_at(&self) -> Option<u64> {
+        let all = self.piece(0, self.len()).ok()?;
+        Some(all.at).filter(|_| all.len == self.len())
+    }
+
     /// The first stretch of `len` bytes at `at`.
     fn piece(&self, at: u64, len: u64) -> io::Result<Piece> {
         let place = self.place.get();

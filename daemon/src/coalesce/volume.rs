@@ -25,6 +25,7 @@ use super::{
     inodes::Users,
     member::Member,
     opening::{Home, open},
+    places::Resting,
     records::{Record, Records, is_full},
     shape::Shape,
     stream::{Stream, Turn},
@@ -61,6 +62,7 @@ pub(crate) struct Volume {
     pub(super) tree: RefCell<Tree>,
     pub(super) records: Records,
     pub(super) users: Rc<Users>,
+    pub(super) resting: Rc<Resting>,
     /// To give away a task.
     pub(super) tasks: Turn,
     /// To begin, and to get another physical file.
@@ -131,6 +133,7 @@ impl Volume {
             tree: RefCell::new(tree),
             records: Records::of(opened.names.0, opened.names.1),
             users: Users::new(),
+            resting: Rc::default(),
             tasks: Turn::default(),
             growth: Turn::default(),
             placing: Turn::default(),

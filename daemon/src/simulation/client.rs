@@ -80,6 +80,10 @@ impl Peer<Rc<Open>> for WireEnd {
         Ok(())
     }
 
+    fn send_shared(&self, _: u32, _: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
     fn lend_file(&self, _: BorrowedFd<'_>, _: u32, _: &Rc<Open>) -> io::Result<()> {
         Ok(())
     }

@@ -27,6 +27,7 @@ mod lock;
 mod mapping;
 mod names;
 mod once;
+pub mod places;
 #[cfg(not(loom))]
 mod segment;
 pub mod staging;
@@ -37,10 +38,11 @@ pub use costs::{Cost, Costs};
 pub use inodes::{Inodes, Linked};
 pub use lock::{Guard, Lock, Reentered, thread};
 #[cfg(not(loom))]
-pub use mapping::Mapping;
+pub use mapping::{Mapping, ReadOnly};
 pub use names::{Epochs, NameHash, Names};
 pub use once::Once;
 #[cfg(not(loom))]
 pub use segment::{
-    COUNTERS, EXECUTORS_MAX, FILES, Job, JobShared, LANE_BUFFER_LEN, LANES, Session, SessionShared,
+    COUNTERS, EXECUTORS_MAX, FILES, Job, JobShared, LANE_BUFFER_LEN, LANES, Places, PlacesView,
+    Session, SessionShared,
 };

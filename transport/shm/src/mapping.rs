@@ -14,6 +14,9 @@ use rustix::{
 };
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+/// What keeps a segment as long as it is.
+const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+const SHARED: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// A mapped segment. Unmapped when dropped.
 #[derive(Debug)]
@@ -36,13 +39,27 @@ impl Mapping {
     ///
     /// As `memfd_create`, `ftruncate`, and `mmap` give them.
     pub fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
+        Self::create_sealed(len, SEALS)
+    }
+
+    /// As [`create`](Self::create), for one writer: nobody else can ever write the segment.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create); `EINVAL`: the kernel cannot seal it, before Linux 5.1.
+    pub fn create_for_readers(len: usize) -> io::Result<(Self, OwnedFd)> {
+        Self::create_sealed(len, SEALS | SealFlags::FUTURE_WRITE)
+    }
+
+    fn create_sealed(len: usize, seals: SealFlags) -> io::Result<(Self, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 do not know the flag.
         let fd = memfd_create(c"kakehi", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(c"kakehi", flags))?;
         ftruncate(&fd, len as u64)?;
-        fcntl_add_seals(&fd, SEALS)?;
-        let mapping = Self::map(&fd, len)?;
+        // First: what is to come cannot be written where that is sealed.
+        let mapping = Self::map(&fd, len, SHARED)?;
+        fcntl_add_seals(&fd, seals)?;
         Ok((mapping, fd))
     }
 
@@ -52,15 +69,18 @@ impl Mapping {
     ///
     /// `EINVAL` when it is not sealed against resizing; else as `fcntl`, `fstat`, `mmap` give them.
     pub fn open(fd: impl AsFd) -> io::Result<Self> {
-        if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK | SealFlags::GROW) {
+        Self::open_as(fd, SHARED)
+    }
+
+    fn open_as(fd: impl AsFd, access: ProtFlags) -> io::Result<Self> {
+        if !fcntl_get_seals(&fd)?.contains(FIXED) {
             return Err(Errno::INVAL);
         }
         let len = usize::try_from(fstat(&fd)?.st_size).map_err(|_| Errno::OVERFLOW)?;
-        Self::map(fd, len)
+        Self::map(fd, len, access)
     }
 
-    fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+    fn map(fd: impl AsFd, len: usize, access: ProtFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice changes no existing memory.
         let base = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, fd, 0) }?;
         // A core dump is the program's; what is staged would make it a hundred times as large.
@@ -123,6 +143,31 @@ impl Mapping {
     /// Address of the first byte.
     pub(crate) const fn base(&self) -> NonNull<u8> {
         self.base
+    }
+}
+
+/// A segment that somebody else writes, mapped to be read. A store to it is a fault.
+#[derive(Debug)]
+pub struct ReadOnly(Mapping);
+
+impl ReadOnly {
+    /// Maps a segment somebody else created.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mapping::open`].
+    pub fn open(fd: impl AsFd) -> io::Result<Self> {
+        Mapping::open_as(fd, ProtFlags::READ).map(Self)
+    }
+
+    /// Length in bytes.
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Address of the first byte.
+    pub(crate) const fn base(&self) -> NonNull<u8> {
+        self.0.base()
     }
 }
 

@@ -57,6 +57,12 @@ pub struct Epochs {
 pub struct NameHash(u64);
 
 impl NameHash {
+    /// The word that stands for it.
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
     /// FNV-1a over what stands for the folder and the name, mixed so that every bit of it counts.
     #[must_use]
     pub fn new(folder: u64, name: &[u8]) -> Self {

@@ -20,8 +20,9 @@ use crate::{
     costs::Costs,
     inodes::Inodes,
     lane::Lane,
-    mapping::Mapping,
+    mapping::{Mapping, ReadOnly},
     names::Names,
+    places::{PlacesShared, Reading},
     staging::FileSlot,
 };
 
@@ -67,6 +68,8 @@ pub struct SessionShared {
     closing: AtomicU32,
     /// Files that the client makes without a request.
     pub bundle: Bundle,
+    /// Entries of the table of places that the client reads files by.
+    pub reading: Reading<FILES>,
     lanes: [Lane; LANES],
     files: [FileSlot; FILES],
 }
@@ -78,6 +81,56 @@ pub struct Job(Mapping);
 /// A mapped session segment.
 #[derive(Debug)]
 pub struct Session(Mapping);
+
+/// The table of places as its writer has it mapped.
+#[derive(Debug)]
+pub struct Places(Mapping);
+
+/// The table of places as everybody else has it mapped.
+#[derive(Debug)]
+pub struct PlacesView(ReadOnly);
+
+impl Places {
+    /// Creates the table, which nobody else can map to be written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mapping::create_for_readers`].
+    pub fn create() -> io::Result<(Self, OwnedFd)> {
+        let len = size_of::<PlacesShared>().next_multiple_of(PAGE);
+        let (mapping, fd) = Mapping::create_for_readers(len)?;
+        Ok((Self(mapping), fd))
+    }
+
+    /// The shared struct.
+    #[must_use]
+    pub const fn shared(&self) -> &PlacesShared {
+        // SAFETY: as for `Job::shared`.
+        unsafe { view(self.0.base()) }
+    }
+}
+
+impl PlacesView {
+    /// Maps the table that the daemon created.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when it is too short or not sealed; else as [`ReadOnly::open`].
+    pub fn open(fd: impl AsFd) -> io::Result<Self> {
+        let mapping = ReadOnly::open(fd)?;
+        if mapping.len() < size_of::<PlacesShared>() {
+            return Err(Errno::INVAL);
+        }
+        Ok(Self(mapping))
+    }
+
+    /// The shared struct, of which only what clients call may be called.
+    #[must_use]
+    pub const fn shared(&self) -> &PlacesShared {
+        // SAFETY: as for `Job::shared`; what clients call only loads.
+        unsafe { view(self.0.base()) }
+    }
+}
 
 impl Job {
     /// Creates the segment.
@@ -274,6 +327,19 @@ mod tests {
         rustix::fs::ftruncate(&fd, 64 << 20).expect("memfd");
         assert_eq!(Session::open(&fd).map(drop), Err(Errno::INVAL));
         assert_eq!(Job::open(&fd).map(drop), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn only_its_maker_writes_the_table_of_places() {
+        let (places, fd) = Places::create().expect("memfd");
+        let view = PlacesView::open(&fd).expect("readable");
+        places.shared().keep(true);
+        assert!(places.shared().enter(1, 0));
+        places.shared().hide(0);
+        places.shared().show(0, &[3; crate::places::PLACE_WORDS]);
+        assert!(view.shared().find(1, |words| words[0] == 3).is_some());
+        assert_eq!(Mapping::open(&fd).map(drop), Err(Errno::PERM));
+        assert_eq!(rustix::io::pwrite(&fd, b"x", 0), Err(Errno::PERM));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod listing;
 mod lock;
 mod payload;
 mod phase;
+mod place;
 mod record;
 mod request;
 mod times;
@@ -49,6 +50,7 @@ pub use listing::{Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use payload::PIECE_LEN_MAX;
 pub use phase::{Phase, Reply};
+pub use place::{Place, PlaceName, SOURCES_MAX};
 pub use record::{CreateFlags, Record};
 pub use request::{PathPair, Request};
 pub use times::Times;
@@ -56,4 +58,4 @@ pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
 /// change of what any of their bytes is, or means: a peer on another node may be of another build.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;

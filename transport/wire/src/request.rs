@@ -260,14 +260,21 @@ pub enum Request {
         /// Length of the path.
         path_len: u32,
     },
-    /// Has the client make files in a folder by its bundle: puts the folder's status into the
-    /// lane's buffer, and behind it the first of the inode numbers that it may give, their count,
-    /// the epoch of folders for which this holds, and the key that names are hashed with.
+    /// Has the client make files in a folder by its bundle, and read those that are there: puts the
+    /// folder's status into the lane's buffer, and behind it the first of the inode numbers that it
+    /// may give, their count (0: it makes none), the epoch of folders for which this holds, and the
+    /// key that names are hashed with.
     Lease {
         /// Length of the path.
         path_len: u32,
         /// The session that asks; the daemon puts it in.
         session: u32,
+    },
+    /// Sends a descriptor over the control socket: the table of places, or one of the files that it
+    /// names, to be read.
+    Share {
+        /// 0: the table; else the file's number plus one.
+        number: u32,
     },
     /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
     /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
@@ -320,50 +327,6 @@ pub enum Request {
 }
 
 impl Request {
-    /// The request's kind.
-    #[must_use]
-    pub const fn kind(&self) -> Kind {
-        match self {
-            Self::Open { .. } => Kind::Open,
-            Self::Close { .. } => Kind::Close,
-            Self::Read { .. } => Kind::Read,
-            Self::Write { .. } => Kind::Write,
-            Self::FlushAll => Kind::FlushAll,
-            Self::Sync { .. } => Kind::Sync,
-            Self::Datasync { .. } => Kind::Datasync,
-            Self::SetPosition { .. } => Kind::SetPosition,
-            Self::Flush { .. } => Kind::Flush,
-            Self::Attach { .. } => Kind::Attach,
-            Self::Settle { .. } => Kind::Settle,
-            Self::Fetch { .. } => Kind::Fetch,
-            Self::Materialize { .. } => Kind::Materialize,
-            Self::Stat { .. } => Kind::Stat,
-            Self::FileStat { .. } => Kind::FileStat,
-            Self::Truncate { .. } => Kind::Truncate,
-            Self::Unlink { .. } => Kind::Unlink,
-            Self::Rename { .. } => Kind::Rename,
-            Self::MakeDir { .. } => Kind::MakeDir,
-            Self::RemoveDir { .. } => Kind::RemoveDir,
-            Self::ReadDir { .. } => Kind::ReadDir,
-            Self::Link { .. } => Kind::Link,
-            Self::Symlink { .. } => Kind::Symlink,
-            Self::Nothing => Kind::Nothing,
-            Self::ReadLink { .. } => Kind::ReadLink,
-            Self::SetMode { .. } => Kind::SetMode,
-            Self::SetOwner { .. } => Kind::SetOwner,
-            Self::SetTimes { .. } => Kind::SetTimes,
-            Self::Access { .. } => Kind::Access,
-            Self::FileSystem { .. } => Kind::FileSystem,
-            Self::Mirror { .. } => Kind::Mirror,
-            Self::SyncFolder { .. } => Kind::SyncFolder,
-            Self::Lease { .. } => Kind::Lease,
-            Self::Lock { .. } => Kind::Lock,
-            Self::FindLock { .. } => Kind::FindLock,
-            Self::Adopt { .. } => Kind::Adopt,
-            Self::Allocate { .. } => Kind::Allocate,
-        }
-    }
-
     /// Encodes the request. The lane it goes to numbers the entry.
     #[must_use]
     pub fn encode(&self) -> Entry {
@@ -410,6 +373,7 @@ impl Request {
             | Self::ReadLink { path_len }
             | Self::Mirror { path_len }
             | Self::SyncFolder { path_len } => entry.set_len(path_len),
+            Self::Share { number } => entry.set_a(u64::from(number)),
             Self::Lease { path_len, session } => entry.set_len(path_len).set_a(u64::from(session)),
             Self::FileSystem { file, path_len } => entry.set_file(file).set_len(path_len),
             Self::SetMode { file, path_len, mode } => {
@@ -488,6 +452,7 @@ impl Request {
             Kind::FileSystem => Self::FileSystem { file, path_len: len },
             Kind::Mirror => Self::Mirror { path_len: len },
             Kind::SyncFolder => Self::SyncFolder { path_len: len },
+            Kind::Share => Self::Share { number: narrow(entry.a()) },
             Kind::Lease => Self::Lease { path_len: len, session: narrow(entry.a()) },
         })
     }

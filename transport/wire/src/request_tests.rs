@@ -44,6 +44,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::Allocate { file: 38, mode: 3, at: 39, len: 1 << 40 },
         Request::SyncFolder { path_len: 40 },
         Request::Lease { path_len: 12, session: 5 },
+        Request::Share { number: 3 },
     ]
 }
 
@@ -65,12 +66,12 @@ fn entries_that_look_different_have_another_version() {
     let fingerprint = words.fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
         (hash ^ word).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((crate::VERSION, fingerprint), (7, 0x566c_fe4e_596a_1219));
+    assert_eq!((crate::VERSION, fingerprint), (8, 0xe67f_0b78_ce24_97c3));
 }
 
 #[test]
 fn unknown_kinds_are_refused_by_number() {
-    for number in (0..=255).filter(|n| !(1..=37).contains(n)) {
+    for number in (0..=255).filter(|n| !(1..=38).contains(n)) {
         let entry = Entry::new(number);
         assert_eq!(Request::decode(&entry), Err(Invalid::Kind(number)));
     }

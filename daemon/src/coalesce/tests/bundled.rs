@@ -1,5 +1,7 @@
 //! Clients that make files by their bundles, beside calls, and beside a model.
 
+mod readers;
+
 use std::{collections::HashMap, sync::Arc};
 
 use shm::{
@@ -8,6 +10,8 @@ use shm::{
     copy::copy_in,
 };
 use wire::{CreateFlags, Record};
+
+use self::readers::{Reader, Table};
 
 use super::*;
 use crate::{admission::Admission, node::Node, seats::Seats, session::Segment, simulation::seeds};
@@ -49,6 +53,9 @@ struct Bundles {
     world: World,
     node: Arc<Node>,
     makers: Vec<Maker>,
+    readers: Vec<Reader>,
+    /// That of this daemon.
+    table: Option<Table>,
     next_session: u32,
     /// Names published since the last call: a daemon that dies may not have them.
     unsure: Vec<String>,
@@ -56,8 +63,10 @@ struct Bundles {
 
 impl Bundles {
     fn new(seed: u64) -> Self {
-        let (world, makers) = (World::new(seed), Vec::new());
-        let mut all = Self { world, node: node(), makers, next_session: 0, unsure: Vec::new() };
+        // Half of them have dense files.
+        let world = World::shaped(seed, if seed % 2 == 0 { SHAPE } else { SMALL });
+        let (makers, readers, node, unsure) = (Vec::new(), Vec::new(), node(), Vec::new());
+        let mut all = Self { world, node, makers, readers, table: None, next_session: 0, unsure };
         all.begin();
         all
     }
@@ -66,8 +75,11 @@ impl Bundles {
     fn begin(&mut self) {
         self.node = node();
         let handle = self.world.executor.handle();
-        self.world.files.intake = Some(Intake::new(&self.node, &handle));
+        let intake = Intake::new(&self.node, &handle);
+        self.world.files = self.world.files.clone().taking_in_by(intake);
+        self.table = Some(Table::of(&self.node));
         self.makers = (0..3).map(|_| self.maker()).collect();
+        self.forget_readers(None);
         self.unsure.clear();
     }
 
@@ -119,7 +131,7 @@ impl Bundles {
     fn step(&mut self) {
         let file = *self.world.rng.choice(NAMES).as_ref().expect("names");
         let maker = self.world.rng.usize(..self.makers.len());
-        match self.world.rng.u8(..40) {
+        match self.world.rng.u8(..50) {
             0 => self.restart(true),
             1 => self.restart(false),
             2 => self.kill(maker),
@@ -129,6 +141,9 @@ impl Bundles {
             7 => self.open_and_read(file),
             8 => self.promote(maker),
             9..=10 => self.world.check(),
+            40..=43 => self.open_by_table(file),
+            44..=47 => self.read_by_table(),
+            48 => self.rewrite_beside_readers(file),
             11..=24 => self.create(maker, file),
             25..=34 => self.write(maker),
             _ => self.close(maker),
@@ -255,6 +270,7 @@ impl Bundles {
 
     fn unlink(&mut self, file: &str) {
         let done = self.call(NameCall::Unlink { path: name(file) });
+        self.read_on(file, None);
         assert_eq!(done.is_ok(), self.world.model.remove(file).is_some(), "{file}");
         self.renamed(file, None);
     }
@@ -262,6 +278,10 @@ impl Bundles {
     fn rename(&mut self, file: &str) {
         let to = *self.world.rng.choice(NAMES).as_ref().expect("names");
         let done = self.call(NameCall::Rename { from: name(file), to: name(to), flags: 0 });
+        if done.is_ok() && file != to {
+            self.read_on(to, None);
+            self.read_on(file, Some(to));
+        }
         let bytes = self.world.model.remove(file);
         assert_eq!(done.is_ok(), bytes.is_some(), "{file} to {to}");
         if let Some(bytes) = bytes {
@@ -296,6 +316,7 @@ impl Bundles {
     fn kill(&mut self, maker: usize) {
         let gone = self.makers[maker].session;
         self.node.bundles.end(gone);
+        self.forget_readers(Some(maker));
         self.makers[maker] = self.maker();
     }
 }
@@ -349,6 +370,9 @@ fn bundles_come_to_what_calls_would_under_every_seed() {
             let mut bundles = Bundles::new(seed);
             for _ in 0..40 {
                 bundles.step();
+                if bundles.world.rng.u8(..4) == 0 {
+                    bundles.check_table();
+                }
             }
             bundles.world.check();
             bundles.restart(true);

@@ -1,6 +1,6 @@
 //! Names as clients claim them, and what the files are made with that they make.
 
-use multifile::catalogue::is_name;
+use multifile::catalogue::{Node, is_name};
 use rustix::io::Errno;
 use shm::NameHash;
 
@@ -22,6 +22,15 @@ impl Tree {
         Ok(Found { folder, name: name.to_vec(), inode: names.get(name).copied() })
     }
 
+    /// The key of a folder that the caller may enter.
+    pub(in crate::coalesce) fn enter(&self, folder: u64) -> Result<u64, Errno> {
+        self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;
+        if self.covered.contains(&folder) {
+            return Err(Errno::XDEV);
+        }
+        self.may(folder, Wish::ENTER).map(|()| self.key_of(folder))
+    }
+
     /// The key that names of a folder are hashed with, another one in each multifile.
     pub(in crate::coalesce) fn key_of(&self, folder: u64) -> u64 {
         self.number().rotate_left(32) ^ folder
@@ -35,6 +44,19 @@ impl Tree {
     /// True if something has that name now.
     pub(in crate::coalesce) fn has(&self, at: &Found) -> bool {
         self.catalogue.names(at.folder).is_some_and(|names| names.contains_key(&at.name))
+    }
+
+    /// What has a name in a folder.
+    pub(in crate::coalesce) fn named_in(&self, folder: u64, name: &[u8]) -> Option<u64> {
+        let names = self.catalogue.names(folder).filter(|_| !self.covered.contains(&folder));
+        names?.get(name).copied()
+    }
+
+    /// The names of files in a folder, and the files.
+    pub(in crate::coalesce) fn files_of(&self, folder: u64) -> impl Iterator<Item = (&[u8], u64)> {
+        let names = self.catalogue.names(folder).into_iter().flatten();
+        let is_file = |inode: &u64| self.node(*inode).is_some_and(Node::is_file);
+        names.filter(move |(_, inode)| is_file(inode)).map(|(name, inode)| (&name[..], *inode))
     }
 
     /// All names in a folder, whoever may know them.

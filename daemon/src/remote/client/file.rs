@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Marks the device numbers of a server, so that they are nobody's here.
-const DEVICE_MARK: u64 = 1 << 62;
+pub(crate) const DEVICE_MARK: u64 = 1 << 62;
 
 /// A file that the server has open. Closed there when this is dropped.
 pub(crate) struct RemoteFile<N: Network> {

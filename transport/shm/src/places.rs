@@ -1,0 +1,407 @@
+//! A table of files that the daemon has at rest, which clients read (`docs/reference/protocol.md`,
+//! section 10). The daemon alone writes it: clients have it mapped read-only, and cannot map it
+//! otherwise.
+//!
+//! An index of slots by a hash of the name leads to entries: a sequence and words that the owner of
+//! the table gives a meaning. The sequence is odd while the daemon changes what the entry is about,
+//! also when that is elsewhere, as the bytes of a file. Whoever finds the same even sequence before
+//! and after a look has seen one state.
+//!
+//! # Memory ordering
+//!
+//! An entry is a seqlock. The daemon stores the odd sequence, passes a fence, and changes things; it
+//! stores the even sequence with `Release` when they are as the words say. A reader loads the
+//! sequence with `Acquire`, reads, passes an `Acquire` fence, and loads it again.
+//!
+//! [`Reading`] says which entries a client reads by. That is the sleeper's pattern of
+//! [`doorbell`](crate::doorbell): the client stores the mark and then loads the sequence, the daemon
+//! stores the odd sequence and then loads the marks, each with a `SeqCst` fence in between. Either
+//! the client finds that the entry changes, or the daemon finds who reads by it.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Words of an entry.
+pub const PLACE_WORDS: usize = 23;
+/// Slots of the index: twice as many as entries, and a power of two.
+const SLOTS: usize = 2 * ENTRIES;
+/// Files that a table has room for.
+const ENTRIES: usize = 1 << 18;
+/// Slots that are looked at for a name.
+const PROBES: usize = 32;
+/// In a slot whose entry is elsewhere by now; no entry has this number.
+const LEFT: u64 = u32::MAX as u64;
+
+/// The words of an entry.
+pub type PlaceWords = [u64; PLACE_WORDS];
+
+/// A state of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    entry: u32,
+    sequence: u64,
+}
+
+impl Seen {
+    /// The entry's number.
+    #[must_use]
+    pub const fn entry(self) -> u32 {
+        self.entry
+    }
+}
+
+/// What is known of one file.
+#[derive(Debug)]
+#[repr(C)]
+struct Entry {
+    sequence: AtomicU64,
+    words: [AtomicU64; PLACE_WORDS],
+}
+
+impl Entry {
+    #[cfg(loom)]
+    fn new() -> Self {
+        let words = core::array::from_fn(|_| AtomicU64::new(0));
+        Self { sequence: AtomicU64::new(0), words }
+    }
+
+    /// The words, and the sequence that they belong to; `None`: they are about to change.
+    fn read(&self) -> Option<(u64, PlaceWords)> {
+        let sequence = self.sequence.load(Ordering::Acquire);
+        if sequence == 0 || sequence % 2 == 1 {
+            return None;
+        }
+        let mut words = [0; PLACE_WORDS];
+        for (word, from) in words.iter_mut().zip(&self.words) {
+            *word = from.load(Ordering::Relaxed);
+        }
+        self.is_still(sequence).then_some((sequence, words))
+    }
+
+    fn is_still(&self, sequence: u64) -> bool {
+        fence(Ordering::Acquire);
+        self.sequence.load(Ordering::Relaxed) == sequence
+    }
+
+    fn hide(&self) -> bool {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence | 1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        sequence % 2 == 0
+    }
+
+    /// Of an entry that is hidden.
+    fn show(&self, words: &PlaceWords) {
+        for (word, new) in self.words.iter().zip(words) {
+            word.store(*new, Ordering::Relaxed);
+        }
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// The shared table.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PlacesShared {
+    /// 1 as long as the daemon keeps it.
+    kept: AtomicU64,
+    /// The number of an entry plus one, below the other half of the hash.
+    slots: [AtomicU64; SLOTS],
+    entries: [Entry; ENTRIES],
+}
+
+impl PlacesShared {
+    // ---- clients
+
+    /// An entry of this hash whose words are those that are looked for.
+    pub fn find(
+        &self,
+        hash: u64,
+        is_it: impl Fn(&PlaceWords) -> bool,
+    ) -> Option<(Seen, PlaceWords)> {
+        for slot in self.probe(hash) {
+            let found = slot.load(Ordering::Acquire);
+            if found == 0 {
+                return None;
+            }
+            let Some(entry) = entry_of(found, hash) else { continue };
+            let Some((sequence, words)) = self.entry(entry).and_then(Entry::read) else { continue };
+            if is_it(&words) && self.is_kept() {
+                return Some((Seen { entry, sequence }, words));
+            }
+        }
+        None
+    }
+
+    /// True if all is as it was seen.
+    #[must_use]
+    pub fn is_still(&self, seen: Seen) -> bool {
+        self.entry(seen.entry).is_some_and(|entry| entry.is_still(seen.sequence)) && self.is_kept()
+    }
+
+    /// The words as they were seen; `None`: they are others by now.
+    #[must_use]
+    pub fn words(&self, seen: Seen) -> Option<PlaceWords> {
+        let (sequence, words) = self.entry(seen.entry)?.read()?;
+        Some(words).filter(|_| sequence == seen.sequence && self.is_kept())
+    }
+
+    fn is_kept(&self) -> bool {
+        self.kept.load(Ordering::Acquire) == 1
+    }
+
+    // ---- the daemon
+
+    /// Says whether the table holds.
+    pub fn keep(&self, is_kept: bool) {
+        self.kept.store(is_kept.into(), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Entries that there are.
+    #[must_use]
+    pub const fn capacity(&self) -> u32 {
+        ENTRIES as u32
+    }
+
+    /// From now on, until it is shown again, nobody takes the entry for true. Look at who
+    /// [reads](Reading::readers) by it after this. False: it was hidden.
+    pub fn hide(&self, entry: u32) -> bool {
+        self.entry(entry).is_some_and(Entry::hide)
+    }
+
+    /// Shows a hidden entry with these words.
+    pub fn show(&self, entry: u32, words: &PlaceWords) {
+        self.entry(entry).into_iter().for_each(|entry| entry.show(words));
+    }
+
+    /// The words of an entry, hidden or not; for the one who writes them.
+    #[must_use]
+    pub fn known(&self, entry: u32) -> PlaceWords {
+        let mut words = [0; PLACE_WORDS];
+        let known = self.entry(entry).map(|entry| &entry.words[..]).unwrap_or_default();
+        for (word, known) in words.iter_mut().zip(known) {
+            *word = known.load(Ordering::Relaxed);
+        }
+        words
+    }
+
+    /// Has a hash lead to an entry; false: there is no slot for it.
+    pub fn enter(&self, hash: u64, entry: u32) -> bool {
+        let is_free = |slot: &&AtomicU64| matches!(slot.load(Ordering::Relaxed), 0 | LEFT);
+        let Some(slot) = self.probe(hash).find(is_free) else { return false };
+        slot.store(slot_of(entry, hash), Ordering::Release);
+        true
+    }
+
+    /// Has a hash lead to an entry no more.
+    pub fn leave(&self, hash: u64, entry: u32) {
+        let its = slot_of(entry, hash);
+        let slot = self.probe(hash).find(|slot| slot.load(Ordering::Relaxed) == its);
+        slot.into_iter().for_each(|slot| slot.store(LEFT, Ordering::Release));
+    }
+
+    fn entry(&self, entry: u32) -> Option<&Entry> {
+        self.entries.get(entry as usize)
+    }
+
+    fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicU64> {
+        let first = usize::try_from(hash).unwrap_or(0) % SLOTS;
+        let slots = self.slots.iter().skip(first).chain(self.slots.iter().take(first));
+        slots.take(PROBES)
+    }
+}
+
+const fn slot_of(entry: u32, hash: u64) -> u64 {
+    hash >> 32 << 32 | entry as u64 + 1
+}
+
+fn entry_of(slot: u64, hash: u64) -> Option<u32> {
+    let number = slot ^ (hash >> 32 << 32);
+    u32::try_from(number).ok()?.checked_sub(1).filter(|_| number != LEFT)
+}
+
+/// Which entries a client reads by, in its session's segment: one in each file slot at most.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Reading<const SLOT_COUNT: usize> {
+    /// How many there may be.
+    count: AtomicU32,
+    /// Their numbers plus one.
+    entries: [AtomicU32; SLOT_COUNT],
+}
+
+impl<const SLOT_COUNT: usize> Reading<SLOT_COUNT> {
+    /// For a client: reads by an entry, if that is [still](PlacesShared::is_still) what it was
+    /// after this.
+    pub fn begin(&self, slot: u32, seen: Seen) {
+        let Some(place) = self.entries.get(slot as usize) else { return };
+        self.count.fetch_add(1, Ordering::AcqRel);
+        place.store(seen.entry + 1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// For a client: does so no more.
+    pub fn end(&self, slot: u32) {
+        let Some(place) = self.entries.get(slot as usize) else { return };
+        if place.swap(0, Ordering::AcqRel) != 0 {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// For the daemon: the slots that read by an entry, which is hidden.
+    pub fn readers(&self, entry: u32) -> impl Iterator<Item = u32> {
+        let some = if self.count.load(Ordering::Relaxed) == 0 { &[] } else { &self.entries[..] };
+        let places = (0..).zip(some);
+        places.filter(move |(_, place)| reads(place, entry)).map(|(slot, _)| slot)
+    }
+
+    /// For the daemon: true if a slot reads by an entry.
+    #[must_use]
+    pub fn reads(&self, slot: u32, entry: u32) -> bool {
+        self.entries.get(slot as usize).is_some_and(|place| reads(place, entry))
+    }
+}
+
+fn reads(place: &AtomicU32, entry: u32) -> bool {
+    place.load(Ordering::Relaxed) == entry.wrapping_add(1)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::boxed::Box;
+
+    use super::*;
+
+    /// A zeroed table, as in a segment.
+    fn table() -> Box<PlacesShared> {
+        let layout = std::alloc::Layout::new::<PlacesShared>();
+        // SAFETY: the layout has a size.
+        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+        // SAFETY: as much memory as that, which any bytes are a valid value of.
+        let table: Box<PlacesShared> = unsafe { Box::from_raw(memory.cast()) };
+        table.keep(true);
+        table
+    }
+
+    fn words(first: u64) -> PlaceWords {
+        let mut words = [7; PLACE_WORDS];
+        words[0] = first;
+        words
+    }
+
+    #[test]
+    fn entry_is_found_by_its_words_until_it_is_hidden() {
+        let table = table();
+        let find = |first| table.find(42, |words| words[0] == first);
+        assert!(table.enter(42, 5) && table.enter(42, 6));
+        assert_eq!(find(1), None, "nothing is shown");
+        for (entry, first) in [(5, 1), (6, 2)] {
+            table.hide(entry);
+            table.show(entry, &words(first));
+        }
+        let (seen, found) = find(2).expect("shown");
+        assert_eq!((seen.entry(), found), (6, words(2)));
+        assert_eq!(table.words(seen), Some(words(2)));
+        table.hide(6);
+        assert!(find(2).is_none() && !table.is_still(seen) && table.words(seen).is_none());
+        table.show(6, &words(2));
+        assert!(find(2).is_some() && !table.is_still(seen), "another state");
+        table.leave(42, 5);
+        assert!(find(1).is_none() && find(2).is_some());
+        table.keep(false);
+        assert_eq!(find(2), None);
+    }
+
+    #[test]
+    fn slots_are_used_again_and_end_somewhere() {
+        let table = table();
+        for entry in 0..u32::try_from(PROBES).expect("few") {
+            assert!(table.enter(9, entry));
+        }
+        assert!(!table.enter(9, 1000));
+        table.leave(9, 3);
+        assert!(table.enter(9, 1000));
+    }
+
+    #[test]
+    fn readers_are_found_by_their_entry() {
+        let reading = Reading::<4> { count: AtomicU32::new(0), entries: Default::default() };
+        let seen = |entry| Seen { entry, sequence: 2 };
+        reading.begin(1, seen(8));
+        reading.begin(3, seen(8));
+        reading.begin(2, seen(9));
+        assert!(reading.readers(8).eq([1, 3]) && reading.reads(2, 9));
+        reading.end(1);
+        reading.end(1);
+        assert!(reading.readers(8).eq([3]) && !reading.reads(1, 8));
+        reading.begin(100, seen(8));
+        assert!(!reading.reads(100, 8));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+
+    use super::*;
+
+    struct Shared {
+        entry: Entry,
+        /// Bytes of a file.
+        bytes: AtomicU64,
+        reading: Reading<1>,
+    }
+
+    fn shared() -> Arc<Shared> {
+        let entry = Entry::new();
+        entry.hide();
+        entry.show(&[1; PLACE_WORDS]);
+        let reading = Reading { count: AtomicU32::new(0), entries: [AtomicU32::new(0)] };
+        Arc::new(Shared { entry, bytes: AtomicU64::new(1), reading })
+    }
+
+    /// A client reads a file by an entry that the daemon hides, writes to, and shows again: what
+    /// the client takes for true is one state of words and bytes.
+    #[test]
+    fn reader_sees_words_and_bytes_of_one_state() {
+        crate::sync::model(2, || {
+            let shared = shared();
+            let client = {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    let (sequence, words) = shared.entry.read()?;
+                    let bytes = shared.bytes.load(Ordering::Relaxed);
+                    shared.entry.is_still(sequence).then_some((words, bytes))
+                })
+            };
+            shared.entry.hide();
+            shared.bytes.store(2, Ordering::Relaxed);
+            shared.entry.show(&[2; PLACE_WORDS]);
+            if let Some((words, bytes)) = client.join().unwrap() {
+                assert_eq!(words, [bytes; PLACE_WORDS]);
+            }
+        });
+    }
+
+    /// A client begins to read by an entry that the daemon hides: it finds that out, or the daemon
+    /// keeps the file for it.
+    #[test]
+    fn reader_of_a_hidden_entry_is_known_or_knows() {
+        crate::sync::model(3, || {
+            let shared = shared();
+            let client = {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    let Some((sequence, _)) = shared.entry.read() else { return false };
+                    shared.reading.begin(0, Seen { entry: 0, sequence });
+                    shared.entry.is_still(sequence)
+                })
+            };
+            shared.entry.hide();
+            let is_known = shared.reading.readers(0).next().is_some();
+            let reads = client.join().unwrap();
+            assert!(is_known || !reads, "nobody keeps its file");
+        });
+    }
+}
