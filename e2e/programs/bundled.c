@@ -1,6 +1,8 @@
 /* Many small files.
  *   make FOLDER FIRST COUNT: makes files whose content their numbers tell; says the number of each
  *     and when it was closed.
+ *   fill FOLDER COUNT: the same, and says of each file which call has failed. The others go on.
+ *   sync FOLDER COUNT: the same, and syncs each before it is closed.
  *   check FOLDER COUNT: names those that are missing, and fails if one is not whole.
  */
 #define _GNU_SOURCE
@@ -38,6 +40,22 @@ static void make(const char *folder, long number) {
     if (close(fd)) err(1, "close %s", path);
 }
 
+/* Makes a file whatever fails; returns the call that has. */
+static const char *try_to_make(const char *folder, long number, int is_synced) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/f.%06ld", folder, number);
+    size_t len = fill(number);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+    if (fd < 0) return "open";
+    const char *failed = NULL;
+    int why = 0;
+    if (write(fd, data, len) != (ssize_t)len) failed = "write", why = errno;
+    if (!failed && is_synced && fsync(fd)) failed = "fsync", why = errno;
+    if (close(fd) && !failed) failed = "close", why = errno;
+    if (failed) errno = why;
+    return failed;
+}
+
 static int check(const char *folder, long number) {
     static unsigned char found[sizeof data + 1];
     char path[4096];
@@ -66,6 +84,11 @@ int main(int count, char **words) {
             char line[64];
             int len = snprintf(line, sizeof line, "%ld %ld%09ld\n", number, now.tv_sec, now.tv_nsec);
             if (write(1, line, (size_t)len) != len) err(1, "output");
+        }
+    } else if (count == 4 && (!strcmp(words[1], "fill") || !strcmp(words[1], "sync"))) {
+        for (long number = 0, end = atol(words[3]); number < end; number++) {
+            const char *failed = try_to_make(words[2], number, *words[1] == 's');
+            if (failed) printf("%ld %s %s\n", number, failed, strerrorname_np(errno));
         }
     } else if (count == 4 && !strcmp(words[1], "check")) {
         for (long number = 0, end = atol(words[3]); number < end; number++) {

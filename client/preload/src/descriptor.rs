@@ -184,23 +184,23 @@ fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
         before_own_table();
     }
     let closes = unsigned(flags) & libc::CLOSE_RANGE_CLOEXEC == 0;
-    let own = match client() {
-        Some(client) if closes && first <= last => client.close_range(first, last),
-        _ => None,
-    };
-    let Some(own) = own.and_then(|fd| c_uint::try_from(fd).ok()) else {
-        // SAFETY: no pointers; the numbers are the program's to close.
-        return unsafe { kernel!(SYS_close_range, first, last, flags) };
-    };
-    if first < own {
-        // SAFETY: as above.
-        unsafe { kernel!(SYS_close_range, first, own - 1, flags) }?;
+    let client = client().filter(|_| closes && first <= last);
+    if let Some(client) = client {
+        client.close_range(first, last);
     }
-    if own < last {
-        // SAFETY: as above.
-        unsafe { kernel!(SYS_close_range, own + 1, last, flags) }?;
+    let mut from = first;
+    while let Some(own) = client.and_then(|client| client.own_number(from, last)) {
+        if from < own {
+            // SAFETY: no pointers; the numbers are the program's to close.
+            unsafe { kernel!(SYS_close_range, from, own - 1, flags) }?;
+        }
+        if own == last {
+            return Ok(0);
+        }
+        from = own + 1;
     }
-    Ok(0)
+    // SAFETY: as above.
+    unsafe { kernel!(SYS_close_range, from, last, flags) }
 }
 
 /// `fcntl`, for every command.

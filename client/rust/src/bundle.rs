@@ -35,9 +35,9 @@ use crate::{
 /// Longer files are promoted, bytes.
 const LEN_MAX: u64 = 256 << 10;
 /// Longest path of a folder in which files are made so.
-const FOLDER_LEN_MAX: usize = 512;
+pub(crate) const FOLDER_LEN_MAX: usize = 512;
 /// Folders that a process has leases of at a time.
-const LEASES: usize = 16;
+const LEASES: usize = 64;
 /// Flags of an open that a bundle can serve.
 const BUNDLED: OFlags = OFlags::WRONLY
     .union(OFlags::RDWR)
@@ -51,7 +51,8 @@ const BUNDLED: OFlags = OFlags::WRONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::from_bits_retain(LARGE_FILE));
 /// Flag that libc adds to every call on some machines.
-const LARGE_FILE: u32 = if cfg!(target_arch = "aarch64") { 0o40_0000 } else { 0o10_0000 };
+pub(crate) const LARGE_FILE: u32 =
+    if cfg!(target_arch = "aarch64") { 0o40_0000 } else { 0o10_0000 };
 
 /// An open file that only its client and its bundle know of.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,10 @@ struct Lease {
     epoch: u64,
     /// The daemon gives none.
     is_refused: bool,
+    /// There was no such folder at this epoch of names.
+    missing: Option<u64>,
+    /// The daemon lets files be made there.
+    may_make: bool,
     /// Open files that were made in it: as long as there are some it is not forgotten.
     open_count: usize,
 }
@@ -104,6 +109,8 @@ impl Lease {
         end: 0,
         epoch: 0,
         is_refused: false,
+        missing: None,
+        may_make: false,
         open_count: 0,
     };
 
@@ -114,7 +121,7 @@ impl Lease {
     /// Asks for it.
     fn renew(&mut self, client: &'static Client, now: Epochs) {
         // Until a folder changes: that is what may have had it refused.
-        (self.is_refused, self.epoch) = (true, now.folders);
+        (self.is_refused, self.epoch, self.missing) = (true, now.folders, None);
         let request = |path_len| Request::Lease { path_len, session: 0 };
         let Some(answer) = client.ask(self.path(), &[], request) else { return };
         let answer = answer.and_then(|(_, lane)| {
@@ -130,10 +137,10 @@ impl Lease {
             Ok((status, [number, count, epoch, key])) => {
                 (self.folder, self.device, self.key) = (status.inode, status.device, key);
                 (self.number, self.end) = (number, number.saturating_add(count));
-                (self.is_refused, self.epoch) = (false, epoch);
+                (self.is_refused, self.epoch, self.may_make) = (false, epoch, count > 0);
             }
             // Somebody may be about to make it.
-            Err(Errno::NOENT) => self.epoch = u64::MAX,
+            Err(Errno::NOENT) => (self.epoch, self.missing) = (u64::MAX, Some(now.names)),
             Err(_) => {}
         }
     }
@@ -144,8 +151,14 @@ impl Leases {
         Self { all: [Lease::NONE; LEASES], next: 0 }
     }
 
-    /// The lease of a folder, asked for if there is none that holds.
-    fn find(&mut self, client: &'static Client, folder: &[u8], now: Epochs) -> Option<usize> {
+    /// The lease of a folder, asked for if there is none that holds; of one in which a file can be
+    /// made if that is what it is for.
+    pub(crate) fn find(
+        &mut self,
+        client: &'static Client,
+        folder: &[u8],
+        (now, makes): (Epochs, bool),
+    ) -> Option<usize> {
         let known = self.all.iter().position(|lease| lease.path() == folder);
         let index = known.or_else(|| self.forget())?;
         let lease = self.all.get_mut(index)?;
@@ -153,11 +166,19 @@ impl Leases {
             *lease = Lease { len: folder.len(), ..Lease::NONE };
             lease.path.get_mut(..folder.len())?.copy_from_slice(folder);
         }
-        let is_used_up = !lease.is_refused && lease.number == lease.end;
-        if known.is_none() || is_used_up || lease.epoch != now.folders {
+        let is_used_up = makes && lease.may_make && lease.number == lease.end;
+        let is_missing = lease.missing == Some(now.names);
+        if known.is_none() || is_used_up || lease.epoch != now.folders && !is_missing {
             lease.renew(client, now);
         }
-        Some(index).filter(|_| !lease.is_refused && lease.epoch == now.folders)
+        let holds = !lease.is_refused && lease.epoch == now.folders;
+        Some(index).filter(|_| holds && (lease.may_make || !makes))
+    }
+
+    /// The key of the hashes of a folder's names, and its device and inode.
+    pub(crate) fn named_by(&self, index: usize) -> Option<(u64, (u64, u64))> {
+        let lease = self.all.get(index)?;
+        Some((lease.key, (lease.device, lease.folder)))
     }
 
     /// A place for another lease.
@@ -199,7 +220,7 @@ impl Client {
             return Some(Err(errno));
         }
         let before = names.epochs();
-        let index = bundle.leases.find(self, folder, before)?;
+        let index = bundle.leases.find(self, folder, (before, true))?;
         let lease = bundle.leases.all.get(index)?;
         if !names.may_claim(NameHash::new(lease.key, name)) {
             return None;
@@ -379,8 +400,17 @@ impl Locked {
     /// The daemon's: then the file is not its own.
     #[cold]
     pub(crate) fn promote(&mut self) -> io::Result<()> {
-        let Some(bundled) = self.bundled.take() else { return Ok(()) };
-        let (link, inode) = (bundled.link, self.inode);
+        let Some(bundled) = self.bundled.take() else { return self.promote_at_rest() };
+        self.open_by_number((bundled.link, bundled.lease))
+    }
+
+    /// Has the daemon open the file by its number, and lets go of the lease.
+    ///
+    /// # Errors
+    ///
+    /// The daemon's: then the file is nobody's.
+    pub(crate) fn open_by_number(&mut self, (link, lease_index): (Link, usize)) -> io::Result<()> {
+        let inode = self.inode;
         let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
         let flags = OFlags::from_bits_retain(self.flags).difference(once).bits();
         let (mut path, mut len) = ([0; FOLDER_LEN_MAX], 1);
@@ -388,10 +418,10 @@ impl Locked {
         // Where a handler has interrupted that, the folder is what leads to the multifile.
         let leases = link.connection.bundle.lock();
         if let Ok(mut bundle) = leases {
-            if let Some(lease) = bundle.leases.all.get(bundled.lease) {
+            if let Some(lease) = bundle.leases.all.get(lease_index) {
                 (path, len) = (lease.path, lease.len);
             }
-            bundle.leases.closed(bundled.lease);
+            bundle.leases.closed(lease_index);
         }
         let request = |path_len| Request::Open { file: link.slot, flags, mode: 0, path_len, inode };
         let asked = self.client.ask_remote(path.get(..len).unwrap_or_default(), &[], request);
@@ -407,6 +437,22 @@ impl Locked {
                 self.left = Some(Reason::DaemonLost);
                 Err(errno)
             }
+        }
+    }
+}
+
+impl Connection {
+    /// A file of a folder is open without the daemon. False: a handler has interrupted who leases.
+    pub(crate) fn hold_lease(&self, index: usize) -> bool {
+        let Ok(mut bundle) = self.bundle.lock() else { return false };
+        let lease = bundle.leases.all.get_mut(index);
+        lease.map(|lease| lease.open_count += 1).is_some()
+    }
+
+    /// It is not any more.
+    pub(crate) fn release_lease(&self, index: usize) {
+        if let Ok(mut bundle) = self.bundle.lock() {
+            bundle.leases.closed(index);
         }
     }
 }
@@ -433,7 +479,7 @@ fn create_flags(flags: OFlags) -> CreateFlags {
 
 /// What the program's number refers to, the lowest that is free: the job's socket, by which nothing
 /// can be read, written, or entered.
-fn placeholder(socket: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+pub(crate) fn placeholder(socket: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     let kept = flags.intersection(OFlags::CLOEXEC);
     fs::openat(CWD, socket, OFlags::PATH | kept, Mode::empty())
 }

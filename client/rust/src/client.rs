@@ -214,7 +214,9 @@ impl Client {
     pub fn is_own(&'static self, fd: RawFd) -> bool {
         // A number beyond the table can only be this process's.
         self.table.get(fd) == Entry::Own
-            || self.connected().is_some_and(|connection| connection.socket.number() == fd)
+            || self
+                .connected()
+                .is_some_and(|connection| connection.own_numbers().any(|own| own.number() == fd))
     }
 
     /// Before the program makes `fd` a duplicate: a socket of the client's there gets another
@@ -228,12 +230,12 @@ impl Client {
             return Ok(false);
         }
         // A parent's that is closed may have left its number to this process's.
-        let there = self.all_connections().find(|connection| connection.socket.number() == fd);
-        if let Some(connection) = there {
+        let mut own = self.all_connections().flat_map(Connection::own_numbers);
+        if let Some(own) = own.find(|own| own.number() == fd) {
             let tell = |moved| {
                 self.table.set(moved, Entry::Own);
             };
-            connection.socket.make_way(fd, tell)?;
+            own.make_way(fd, tell)?;
         }
         self.table.take(fd);
         Ok(true)
@@ -399,7 +401,7 @@ impl Client {
         if let Some(tables) = self.tables.get(self.current.load(Ordering::Acquire)) {
             tables.break_open();
         }
-        self.all_connections().for_each(|connection| connection.socket.forget_uses());
+        self.all_connections().for_each(Connection::forget_uses);
         if let Some(connection) = self.connected() {
             connection.abandon();
             self.current.fetch_add(1, Ordering::AcqRel);

@@ -41,8 +41,9 @@ use crate::{
     detach,
     passing::{receive_with, send_with},
     patience::{Patience, look},
+    shares::Shares,
     slots::Slots,
-    socket::Socket,
+    socket::OwnNumber,
     tables::Tables,
     view,
 };
@@ -89,8 +90,8 @@ pub(crate) struct Connection {
     lanes: &'static [Lock<Requester>; LANES],
     /// Lanes that queues hold.
     pub(crate) held_count: AtomicUsize,
-    materializing: Lock<()>,
-    pub(crate) socket: Socket,
+    pub(crate) socket: OwnNumber,
+    pub(crate) shares: Shares,
     pub(crate) host: &'static dyn Host,
     /// The daemon, if it has a number here.
     daemon: Option<Pid>,
@@ -146,8 +147,8 @@ impl Connection {
             block: Lock::new(block),
             lanes: &tables.lanes,
             held_count: AtomicUsize::new(0),
-            materializing: Lock::new(()),
-            socket: Socket::new(socket, host),
+            socket: OwnNumber::new(socket, host),
+            shares: Shares::new(),
             host,
             daemon,
             shares_view: view::is_shared_with(daemon),
@@ -192,24 +193,6 @@ impl Connection {
                 Err(_) => return Err(Reason::Credit),
             }
         }
-    }
-
-    /// Has the daemon send a descriptor for a file over the control socket: see the request.
-    pub(crate) fn materialize(
-        &self,
-        file: u32,
-        at: u64,
-        is_copy: bool,
-    ) -> Result<io::Result<OwnedFd>, Lost> {
-        // One at a time: whoever reads the socket gets whatever descriptor comes next.
-        let Ok(_turn) = self.materializing.lock() else { return Ok(Err(Errno::DEADLK)) };
-        if let Err(errno) = self.call(Request::Materialize { file, at, is_copy })? {
-            return Ok(Err(errno));
-        }
-        let mut bytes = [0; MESSAGE_LEN];
-        let flags = RecvFlags::DONTWAIT;
-        let received = self.socket.with(|socket| receive_with(socket, &mut bytes, flags));
-        Ok(received.and_then(|(_, [fd, _])| fd.ok_or(Errno::BADF)))
     }
 
     /// Sends one request and waits until it is completed; the result is as the system call's.

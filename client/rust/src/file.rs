@@ -18,7 +18,7 @@ use shm::{
 };
 use wire::Reason;
 
-use crate::{bundle::Bundled, connection::Connection, table::FileId, window::Window};
+use crate::{bundle::Bundled, connection::Connection, rest::AtRest, table::FileId, window::Window};
 
 /// Files that are looked after at a time; more are left to the kernel.
 pub(crate) const FILES_MAX: usize = 4096;
@@ -63,6 +63,8 @@ pub(crate) struct OpenFile {
     pub(crate) link: Option<Link>,
     /// Only this process and its bundle know of it.
     pub(crate) bundled: Option<Bundled>,
+    /// It is read without the daemon's help.
+    pub(crate) rest: Option<AtRest>,
     /// The link that a parent has, from whom this process inherited the placeholder of a remote
     /// file.
     pub(crate) lender: Option<Link>,
@@ -262,6 +264,7 @@ impl OpenFile {
         settled: Linked::NOBODY,
         link: None,
         bundled: None,
+        rest: None,
         lender: None,
         log: None,
         descriptor: Descriptor::Real,

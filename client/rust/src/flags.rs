@@ -9,9 +9,11 @@ impl Client {
     /// `F_GETFL` of a file whose descriptor is a placeholder, or a pipe that stands for it.
     #[must_use]
     pub fn flags(&'static self, fd: RawFd) -> Option<u32> {
-        let file = self.locked_fd(fd)?;
+        let file = self.locked_fd_as_is(fd)?;
         let once = fs::OFlags::CREATE | fs::OFlags::EXCL | fs::OFlags::TRUNC | fs::OFlags::CLOEXEC;
-        file.daemons_link().map(|_| file.flags & !once.bits())
+        let is_unasked = file.rest.is_some() || file.bundled.is_some();
+        let is_known = is_unasked || file.daemons_link().is_some();
+        is_known.then_some(file.flags & !once.bits())
     }
 
     /// Notes whether such a file is not to be waited for, which changes nothing else of a regular

@@ -197,6 +197,7 @@ impl Client {
                 // What the parent's other threads linked meanwhile is theirs.
                 file.link = None;
                 file.bundled = None;
+                file.rest = None;
                 file.log = None;
                 file.window = None;
                 file.descriptor = file.descriptor.replaced();

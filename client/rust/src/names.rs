@@ -78,7 +78,13 @@ impl Client {
         if self.is_unexamined(fd) {
             return None;
         }
-        let mut file = self.locked_fd(fd)?;
+        let mut file = self.locked_fd_as_is(fd)?;
+        if let Some(status) = file.status_at_rest() {
+            return Some(Ok(status));
+        }
+        if let Err(errno) = file.promote() {
+            return Some(Err(errno));
+        }
         let kept = file.daemons_link().map(Link::keep);
         let is_remote = file.is_remote();
         let Some(kept) = kept else {
@@ -304,6 +310,10 @@ impl Client {
     fn look(&'static self, name: Name<'_>, follow: bool) -> Option<io::Result<Status>> {
         self.if_ruled(|| {
             let name = self.delegated_path(name.0, name.1)?;
+            let status = name.is_remote().then(|| self.status_at_rest(&name)).flatten();
+            if let Some(status) = status {
+                return Some(Ok(status));
+            }
             let request = |path_len| Request::Stat { path_len, follow };
             let answer = self.status(name.bytes(), request);
             answer.or(name.is_remote().then_some(Err(Errno::IO)))

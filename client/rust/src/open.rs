@@ -1,6 +1,6 @@
 //! Files that come and go: which are ours, and what the last close waits for.
 
-use core::{ffi::CStr, sync::atomic::Ordering};
+use core::{ffi::CStr, ptr, sync::atomic::Ordering};
 
 use rustix::{
     fd::{BorrowedFd, RawFd},
@@ -13,9 +13,11 @@ use wire::{Counter, Reason, Request};
 
 use crate::{
     client::Client,
+    connection::Connection,
     file::{self, FileEntry, OpenFile, identity},
     paths::AbsolutePath,
     rules::{Policy, policy_without_rules},
+    socket::OwnNumber,
     staging,
     table::{Entry, FileId},
 };
@@ -245,6 +247,7 @@ impl Client {
         self.count_reads(file.entry);
         file.close_bundled();
         self.watch_closing(&file);
+        file.close_at_rest();
         staging::unlink(&mut file);
         // Only now, when the kernel has the position: a thread that still writes finds it right.
         self.table.take(fd);
@@ -253,9 +256,9 @@ impl Client {
         file.owed.take().map_or(Ok(()), Err)
     }
 
-    /// Lets go of every number in `first..=last`, which the caller is about to close. Returns the
-    /// number the client keeps for itself in that range, which must stay open.
-    pub fn close_range(&'static self, first: u32, last: u32) -> Option<RawFd> {
+    /// Lets go of every number in `first..=last`, which the caller is about to close but for those
+    /// that are the [client's own](Self::own_number).
+    pub fn close_range(&'static self, first: u32, last: u32) {
         self.before_unlock(None);
         for (fd, _) in self.table.files(first, last) {
             // `close_range` reports no error of the files it closes.
@@ -264,14 +267,23 @@ impl Client {
             }
         }
         let is_closed = |fd: &RawFd| u32::try_from(*fd).is_ok_and(|n| (first..=last).contains(&n));
-        let own = self.connected().map(|connection| connection.socket.number()).filter(is_closed);
+        let own = self.connected();
         // A parent's may be closed.
-        for fd in self.all_connections().map(|connection| connection.socket.number()) {
-            if is_closed(&fd) && Some(fd) != own && self.is_own(fd) {
+        let is_parents = |other: &&Connection| !own.is_some_and(|own| ptr::eq(own, *other));
+        let parents = self.all_connections().filter(is_parents).flat_map(Connection::own_numbers);
+        for fd in parents.map(OwnNumber::number).filter(is_closed) {
+            if self.is_own(fd) {
                 self.table.take(fd);
             }
         }
-        own
+    }
+
+    /// The lowest number in `first..=last` that the client keeps for itself: it must stay open.
+    #[must_use]
+    pub fn own_number(&'static self, first: u32, last: u32) -> Option<u32> {
+        let numbers = self.connected().into_iter().flat_map(Connection::own_numbers);
+        let numbers = numbers.filter_map(|own| u32::try_from(own.number()).ok());
+        numbers.filter(|number| (first..=last).contains(number)).min()
     }
 
     /// The program made `new` a duplicate of `old`.

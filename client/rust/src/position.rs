@@ -32,9 +32,17 @@ impl Client {
     ///
     /// As `lseek(2)`.
     pub fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
-        let Some(mut file) = self.locked_fd(fd) else {
+        let Some(mut file) = self.locked_fd_as_is(fd) else {
             return self.kernel_seek(fd, offset, whence);
         };
+        match file.sought_at_rest(offset, whence) {
+            Some(Ok(position)) if position <= EVERYWHERE => {
+                file.put_position(position)?;
+                return Ok(position);
+            }
+            Some(Err(errno)) => return Err(errno),
+            _ => file.promote()?,
+        }
         file.take_back();
         if let Some(link) = file.link.filter(|_| file.is_piped()) {
             let whence = whence.saturating_add(STAND_IN);

@@ -158,6 +158,9 @@ impl Client {
         if file.generation != id.generation {
             return self.kernel_read(fd, buffers, at);
         }
+        if let Some(read) = file.read_at_rest(buffers, at) {
+            return read;
+        }
         file.promote()?;
         if !entry.is_staged.load(Ordering::Acquire) {
             let read = file.read_beside_pipe(buffers, at);

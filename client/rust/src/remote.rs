@@ -52,6 +52,9 @@ impl Client {
         if let Some(opened) = self.open_bundled(path, flags - OFlags::DIRECT, mode) {
             return opened;
         }
+        if let Some(opened) = self.open_at_rest(path, flags) {
+            return opened;
+        }
         let connection = self.connection().ok_or(Errno::IO)?;
         let slot = Slot::take(connection).ok_or(Errno::MFILE)?;
         match self.open_file(slot, path, flags - OFlags::DIRECT, mode) {
@@ -178,7 +181,7 @@ impl Client {
     /// True if an open file is remote.
     #[must_use]
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
-        self.has_remote() && self.locked_fd(fd).is_some_and(|file| file.is_remote())
+        self.has_remote() && self.locked_fd_as_is(fd).is_some_and(|file| file.is_remote())
     }
 
     /// A copy of what is in a remote file now, to map it with.

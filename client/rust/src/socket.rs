@@ -1,13 +1,14 @@
-//! The control socket's number, which makes way for the program.
+//! Numbers of the client's own, which make way for the program: of the control socket, and of
+//! files that hold others.
 //!
-//! Numbers are the program's to choose: where one becomes a duplicate of its own that is the
-//! socket's, the socket gets another.
+//! Numbers are the program's to choose: where one becomes a duplicate that is the client's, the
+//! client gets another.
 //!
 //! # Memory ordering
 //!
-//! A use is counted before it loads the number; who moves the socket stores the new number before
+//! A use is counted before it loads the number; who moves the descriptor stores the new number before
 //! it looks at the count. All four are `SeqCst`, so either the use has the new number, or it is
-//! waited for: no call on the socket is made by a number that is the program's by then.
+//! waited for: no call on it is made by a number that is the program's by then.
 
 use core::{
     sync::atomic::{AtomicI32, AtomicUsize, Ordering},
@@ -32,8 +33,8 @@ const LOWEST: RawFd = 3;
 /// still; but the caller may be a handler that has interrupted it.
 const USE: Duration = Duration::from_secs(1);
 
-/// The socket, open for as long as the process lives.
-pub(crate) struct Socket {
+/// A descriptor that is open for as long as the process lives.
+pub(crate) struct OwnNumber {
     host: &'static dyn Host,
     number: AtomicI32,
     /// Calls that are being made on it.
@@ -41,8 +42,8 @@ pub(crate) struct Socket {
     moving: Lock<()>,
 }
 
-impl Socket {
-    /// Takes a socket over, and moves it above the numbers that programs use.
+impl OwnNumber {
+    /// Takes a descriptor over, and moves it above the numbers that programs use.
     pub(crate) fn new(socket: OwnedFd, host: &'static dyn Host) -> Self {
         let number = higher(&socket).unwrap_or(socket).into_raw_fd();
         let (use_count, moving) = (AtomicUsize::new(0), Lock::new(()));

@@ -10,6 +10,7 @@
 //! same, its client has been asked to ask: the file that is there is opened then, or `EEXIST` is
 //! what it is told.
 
+mod claims;
 mod source;
 
 use std::{
@@ -23,14 +24,12 @@ use std::{
 
 use executor::{Class, Handle, first};
 use rustix::{fs::OFlags, io::Errno};
-use shm::{NameHash, Names};
+use shm::{NAME_SLOTS, NameHash, Names};
 use uring::Buffers;
 use wire::CreateFlags;
 
 use self::source::{Making, Source, State};
-use super::{
-    dense::Small, file::Packed, places::Places, stream::Turn, tree::Found, volume::Volume,
-};
+use super::{dense::Small, file::Packed, places::Places, stream::Turn, volume::Volume};
 use crate::{node::Node, statistics::Totals, verdict::errno};
 
 /// Time between two looks at what is published, as for staged bytes.
@@ -56,30 +55,20 @@ pub(crate) struct Intake {
     turn: Turn,
     /// Names that calls are about to make.
     making: RefCell<HashMap<NameHash, usize>>,
-}
-
-/// Names that a call is about to make: nobody can claim them as long as this is there.
-pub(super) struct Reserved<'a> {
-    intake: &'a Intake,
-    names: Vec<NameHash>,
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        let mut making = self.intake.making.borrow_mut();
-        for name in &self.names {
-            match making.get_mut(name) {
-                Some(count @ 2..) => *count -= 1,
-                _ => drop(making.remove(name)),
-            }
-        }
-    }
+    /// Folders all of whose names are in the set.
+    listed: RefCell<HashMap<(u64, u64), Rc<Volume>>>,
+    slots: usize,
 }
 
 impl Intake {
     /// That of a daemon, which takes in what it is told to.
     pub(super) fn new(node: &Arc<Node>, handle: &Handle) -> Rc<Self> {
-        node.shared().names.offer();
+        Self::knowing(node, handle, NAME_SLOTS)
+    }
+
+    /// The same with room for so many names.
+    pub(super) fn knowing(node: &Arc<Node>, handle: &Handle, slots: usize) -> Rc<Self> {
+        node.shared().names.offer(slots);
         Rc::new(Self {
             node: Arc::clone(node),
             handle: handle.clone(),
@@ -88,6 +77,8 @@ impl Intake {
             places: Places::new(node).inspect_err(why_unread).ok(),
             turn: Turn::default(),
             making: RefCell::default(),
+            listed: RefCell::default(),
+            slots,
         })
     }
 
@@ -317,6 +308,10 @@ impl Intake {
             let name = file.name.clone();
             (Rc::clone(&file.volume), file.folder, name, file.mode, file.how, file.time)
         };
+        let is_sure = |file: &Making| file.is_sure;
+        if !source.borrow().files.get(&inode).is_some_and(is_sure) {
+            self.give_way(&volume, folder, &name).await?;
+        }
         loop {
             let found = volume.tree.borrow().find_in(folder, &name)?;
             let made = match found.inode {
@@ -342,70 +337,6 @@ impl Intake {
         let mut totals = Totals::default();
         totals.add_piped(0, count);
         self.node.count_ended(0, &totals);
-    }
-
-    // ---- calls
-
-    /// Has a client make files in this folder by its bundle, and read those that are there: the
-    /// first inode number that it may give, their count, the epoch of folders, and what its names
-    /// are hashed with. It gets no numbers where it may make nothing, or where there is no room to
-    /// know the names.
-    ///
-    /// # Errors
-    ///
-    /// It may not enter the folder.
-    pub(super) fn lease(
-        &self,
-        volume: &Rc<Volume>,
-        folder: u64,
-        session: u32,
-    ) -> Result<[u64; 4], Errno> {
-        let epoch = self.names().epochs().folders;
-        self.learn();
-        let sources = self.sources.borrow();
-        let source = sources.iter().find(|source| source.borrow().entry.is_of(session));
-        let source = source.ok_or(Errno::OPNOTSUPP)?;
-        let key = volume.tree.borrow().enter(folder)?;
-        volume.show_folder(folder);
-        let may_make =
-            volume.is_writable && volume.tree.borrow().find_in(folder, b"a name").is_ok();
-        let is_known = |name| self.names().insert(NameHash::new(key, name));
-        if !may_make || !volume.tree.borrow().names_of(folder).all(is_known) {
-            return Ok([0, 0, epoch, key]);
-        }
-        let start = volume.tree.borrow_mut().reserve(NUMBERS);
-        source.borrow_mut().grant((volume, folder), start..start.saturating_add(NUMBERS));
-        Ok([start, NUMBERS, epoch, key])
-    }
-
-    /// Before a call that makes these names, and with `folders` may change where a path leads: who
-    /// has not published yet asks, and what is published is in the multifile on return.
-    pub(super) async fn prepare(
-        &self,
-        volume: &Volume,
-        made: &[Found],
-        folders: bool,
-    ) -> Reserved<'_> {
-        let names: Vec<_> = made.iter().map(|found| volume.tree.borrow().hash(found)).collect();
-        for name in &names {
-            *self.making.borrow_mut().entry(*name).or_default() += 1;
-            self.names().insert(*name);
-        }
-        let reserved = Reserved { intake: self, names };
-        self.names().raise(folders);
-        self.take_all().await;
-        reserved
-    }
-
-    /// After a call: names that are there no more can be claimed again.
-    pub(super) fn settle(&self, volume: &Volume, names: &[Found]) {
-        let tree = volume.tree.borrow();
-        for found in names {
-            let hash = tree.hash(found);
-            if !tree.has(found) && !self.making.borrow().contains_key(&hash) {
-                self.names().remove(hash);
-            }
-        }
     }
 
     /// Hands a file over that a client has made by its bundle: it does nothing more to it there.
@@ -487,9 +418,9 @@ impl Batch {
 }
 
 impl Making {
-    /// True if all of it is published, and none of it is in the multifile.
+    /// True if all of it is published, its name is its own, and none of it is in the multifile.
     fn is_whole(&self) -> bool {
-        self.is_closed && matches!(self.state, State::New)
+        self.is_closed && self.is_sure && matches!(self.state, State::New)
     }
 }
 

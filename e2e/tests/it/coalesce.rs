@@ -3,6 +3,7 @@
 mod bundles;
 mod edges;
 mod read_only;
+mod rest;
 mod told;
 
 use std::{

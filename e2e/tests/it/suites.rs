@@ -17,7 +17,8 @@ use crate::{
 const LONG: Duration = Duration::from_secs(900);
 const POLICIES: [(&str, &[&str]); 2] = [("hybrid", &[]), ("delegate", &["--rule", "/**=delegate"])];
 /// Becomes nobody, to whom calls are refused that are not to root.
-const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+pub(crate) const NOBODY: [&str; 6] =
+    ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 /// CPython's tests of files that take seconds.
 const PYTHON: [&str; 7] =
     ["fileio", "file", "bufio", "fileinput", "filecmp", "univnewlines", "glob"];
@@ -133,7 +134,7 @@ fn is_root() -> bool {
 }
 
 /// True if this is not root, or nobody can execute what is built.
-fn is_nobody_let_in(folder: &Folder) -> bool {
+pub(crate) fn is_nobody_let_in(folder: &Folder) -> bool {
     give(folder.path());
     let mut command = Command::new(NOBODY[0]);
     command.args(&NOBODY[1..]).args(["test", "-x"]).arg(kakehi());

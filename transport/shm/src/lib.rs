@@ -39,7 +39,7 @@ pub use inodes::{Inodes, Linked};
 pub use lock::{Guard, Lock, Reentered, thread};
 #[cfg(not(loom))]
 pub use mapping::{Mapping, ReadOnly};
-pub use names::{Epochs, NameHash, Names};
+pub use names::{Epochs, NAME_SLOTS, NameHash, Names};
 pub use once::Once;
 #[cfg(not(loom))]
 pub use segment::{

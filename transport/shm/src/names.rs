@@ -20,6 +20,7 @@
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, fence};
 
 /// Names that a daemon can know, and a few more.
+pub const NAME_SLOTS: usize = SLOTS;
 const SLOTS: usize = if cfg!(any(loom, miri)) { 4 } else { 1 << 20 };
 /// Slots that are looked at for a name before it is left to the daemon.
 const PROBES: usize = if cfg!(any(loom, miri)) { 4 } else { 64 };
@@ -31,6 +32,7 @@ const _: () = assert!(SLOTS.is_power_of_two() && PROBES <= SLOTS);
 #[derive(Debug)]
 #[repr(C)]
 pub struct Names {
+    /// Slots in use; 0: none is offered.
     offered: Line<AtomicU32>,
     epochs: Line<EpochLine>,
     slots: [AtomicU64; SLOTS],
@@ -78,9 +80,17 @@ impl NameHash {
 }
 
 impl Names {
-    /// For the daemon: files may be made by claims.
-    pub fn offer(&self) {
-        self.offered.0.store(1, Ordering::Release);
+    /// For the daemon: files may be made by claims, of which there is room for so many: a power of
+    /// two, up to [`NAME_SLOTS`].
+    pub fn offer(&self, slots: usize) {
+        let slots = u32::try_from(slots.min(SLOTS)).unwrap_or(0);
+        self.offered.0.store(slots, Ordering::Release);
+    }
+
+    /// For the daemon: forgets all names. Raise the epochs before this; whoever has claimed a name
+    /// and not published it sees that.
+    pub fn clear(&self) {
+        self.slots.iter().for_each(|slot| slot.store(0, Ordering::Release));
     }
 
     /// True if the daemon keeps files of whose names it knows.
@@ -159,9 +169,11 @@ impl Names {
     }
 
     fn probe(&self, hash: NameHash) -> impl Iterator<Item = &AtomicU64> {
-        let first = usize::try_from(hash.0 >> 2).unwrap_or(0) % SLOTS;
-        let slots = self.slots.iter().skip(first).chain(self.slots.iter().take(first));
-        slots.take(PROBES)
+        // Whatever the segment says, there are no more.
+        let offered = self.offered.0.load(Ordering::Relaxed) as usize;
+        let slots = self.slots.get(..offered.min(SLOTS)).unwrap_or_default();
+        let first = usize::try_from(hash.0 >> 2).unwrap_or(0).checked_rem(slots.len()).unwrap_or(0);
+        slots.iter().skip(first).chain(slots.iter().take(first)).take(PROBES)
     }
 }
 
@@ -177,7 +189,9 @@ mod tests {
         // SAFETY: the layout has a size.
         let memory = unsafe { std::alloc::alloc_zeroed(layout) };
         // SAFETY: as much memory as that, which any bytes are a valid value of.
-        unsafe { Box::from_raw(memory.cast()) }
+        let names: Box<Names> = unsafe { Box::from_raw(memory.cast()) };
+        names.offer(SLOTS);
+        names
     }
 
     #[test]
@@ -208,6 +222,8 @@ mod tests {
         let (known, unknown): (Vec<_>, Vec<_>) = hashes.partition(|hash| names.insert(*hash));
         assert!(known.len() >= SLOTS / 2 && !unknown.is_empty());
         assert!(unknown.iter().chain(&known).all(|hash| !names.claim(*hash)));
+        names.clear();
+        assert!(unknown.iter().all(|hash| names.claim(*hash)));
     }
 
     #[test]
@@ -238,6 +254,7 @@ mod loom_tests {
     fn shared() -> Arc<Shared> {
         let slots = core::array::from_fn(|_| AtomicU64::new(0));
         let names = Names { offered: Line::default(), epochs: Line::default(), slots };
+        names.offer(SLOTS);
         Arc::new(Shared { names, head: AtomicU64::new(0) })
     }
 

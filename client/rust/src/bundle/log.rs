@@ -38,7 +38,7 @@ static ZEROS: [u8; 15] = [0; 15];
 /// The bundle of a connection.
 #[derive(Debug)]
 pub(crate) struct Bundle {
-    pub(super) leases: Leases,
+    pub(crate) leases: Leases,
     logs: Option<Logs>,
     /// The arena has no room for logs.
     is_without: bool,
@@ -68,7 +68,7 @@ impl Bundle {
     }
 
     /// Has logs, and says where.
-    pub(super) fn begin(&mut self, connection: &Connection) -> Option<()> {
+    pub(crate) fn begin(&mut self, connection: &Connection) -> Option<()> {
         if self.logs.is_some() || self.is_without {
             return self.logs.map(drop);
         }

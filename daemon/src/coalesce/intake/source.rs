@@ -38,6 +38,8 @@ pub(super) struct Making {
     pub(super) written: u64,
     pub(super) len: u64,
     pub(super) is_closed: bool,
+    /// Nobody else can have claimed its name.
+    pub(super) is_sure: bool,
     /// Its client is owed the error that it has come to.
     pub(super) is_told: bool,
     pub(super) state: State,
@@ -54,11 +56,20 @@ pub(super) enum State {
     Failed(Errno),
 }
 
+/// Numbers that a client may give in a folder of a multifile.
+struct Granted {
+    volume: Rc<Volume>,
+    folder: u64,
+    numbers: Range<u64>,
+    /// The set of names was begun anew since.
+    is_old: bool,
+}
+
 /// One client's bundle.
 pub(super) struct Source {
     pub(super) entry: Arc<Entry>,
     /// Numbers that its client may give in a folder of a multifile.
-    granted: Vec<(Rc<Volume>, u64, Range<u64>)>,
+    granted: Vec<Granted>,
     index_read: u64,
     data_read: u64,
     data_tail: u64,
@@ -91,9 +102,26 @@ impl Source {
     /// From now on its client may give these numbers.
     pub(super) fn grant(&mut self, (volume, folder): (&Rc<Volume>, u64), numbers: Range<u64>) {
         let is_other =
-            |(known, its, _): &(Rc<Volume>, u64, _)| *its != folder || !Rc::ptr_eq(known, volume);
+            |known: &Granted| known.folder != folder || !Rc::ptr_eq(&known.volume, volume);
         self.granted.retain(is_other);
-        self.granted.push((Rc::clone(volume), folder, numbers));
+        let volume = Rc::clone(volume);
+        self.granted.push(Granted { volume, folder, numbers, is_old: false });
+    }
+
+    /// Files that its client has not published yet it may have claimed in vain.
+    pub(super) fn outdate(&mut self) {
+        self.granted.iter_mut().for_each(|granted| granted.is_old = true);
+    }
+
+    /// A file that is to be made, and whose client is sure of this name.
+    pub(super) fn sure_of(&self, volume: &Rc<Volume>, folder: u64, name: &[u8]) -> Option<u64> {
+        let is_it = |file: &Making| {
+            file.is_sure
+                && matches!(file.state, State::New)
+                && (file.folder, &file.name[..]) == (folder, name)
+                && Rc::ptr_eq(&file.volume, volume)
+        };
+        self.files.iter().find(|(_, file)| is_it(file)).map(|(inode, _)| *inode)
     }
 
     /// True if something is published that was not read.
@@ -153,11 +181,11 @@ impl Source {
     fn take(&mut self, record: Record<'_>, now: Instant) -> Result<(), Nonsense> {
         match record {
             Record::Create { inode, folder, mode, how, time, name } => {
-                let is_granted = |(_, its, numbers): &&(Rc<Volume>, u64, Range<u64>)| {
-                    *its == folder && numbers.contains(&inode)
-                };
+                let is_granted =
+                    |its: &&Granted| its.folder == folder && its.numbers.contains(&inode);
                 let granted = self.granted.iter().find(is_granted);
-                let (volume, ..) = granted.ok_or(Nonsense("a number that it was not granted"))?;
+                let granted = granted.ok_or(Nonsense("a number that it was not granted"))?;
+                let Granted { ref volume, is_old, .. } = *granted;
                 let is_new = volume.tree.borrow().node(inode).is_none();
                 if !is_new || self.files.contains_key(&inode) {
                     return Err(Nonsense("a number twice"));
@@ -180,6 +208,7 @@ impl Source {
                     len,
                     is_closed,
                     is_told,
+                    is_sure: !is_old,
                     state,
                 };
                 self.files.insert(inode, file);

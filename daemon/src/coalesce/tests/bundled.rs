@@ -1,11 +1,12 @@
 //! Clients that make files by their bundles, beside calls, and beside a model.
 
+mod claims;
 mod readers;
 
 use std::{collections::HashMap, sync::Arc};
 
 use shm::{
-    NameHash,
+    NAME_SLOTS, NameHash,
     bundle::{ALIGNMENT, Logs, stretches},
     copy::copy_in,
 };
@@ -59,14 +60,21 @@ struct Bundles {
     next_session: u32,
     /// Names published since the last call: a daemon that dies may not have them.
     unsure: Vec<String>,
+    name_slots: usize,
 }
 
 impl Bundles {
     fn new(seed: u64) -> Self {
+        Self::of(seed, NAME_SLOTS)
+    }
+
+    /// With a set of so many names.
+    fn of(seed: u64, name_slots: usize) -> Self {
         // Half of them have dense files.
         let world = World::shaped(seed, if seed % 2 == 0 { SHAPE } else { SMALL });
         let (makers, readers, node, unsure) = (Vec::new(), Vec::new(), node(), Vec::new());
-        let mut all = Self { world, node, makers, readers, table: None, next_session: 0, unsure };
+        let mut all =
+            Self { world, node, makers, readers, table: None, next_session: 0, unsure, name_slots };
         all.begin();
         all
     }
@@ -75,7 +83,7 @@ impl Bundles {
     fn begin(&mut self) {
         self.node = node();
         let handle = self.world.executor.handle();
-        let intake = Intake::new(&self.node, &handle);
+        let intake = Intake::knowing(&self.node, &handle, self.name_slots);
         self.world.files = self.world.files.clone().taking_in_by(intake);
         self.table = Some(Table::of(&self.node));
         self.makers = (0..3).map(|_| self.maker()).collect();

@@ -1,5 +1,7 @@
 //! Names as clients claim them, and what the files are made with that they make.
 
+use std::collections::BTreeMap;
+
 use multifile::catalogue::{Node, is_name};
 use rustix::io::Errno;
 use shm::NameHash;
@@ -60,7 +62,11 @@ impl Tree {
     }
 
     /// All names in a folder, whoever may know them.
-    pub(in crate::coalesce) fn names_of(&self, folder: u64) -> impl Iterator<Item = &[u8]> {
-        self.catalogue.names(folder).into_iter().flatten().map(|(name, _)| &name[..])
+    pub(in crate::coalesce) fn names_of(
+        &self,
+        folder: u64,
+    ) -> impl ExactSizeIterator<Item = &[u8]> {
+        static NONE: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        self.catalogue.names(folder).unwrap_or(&NONE).keys().map(|name| &name[..])
     }
 }

@@ -8,6 +8,7 @@ use rustix::{
 };
 
 use super::*;
+use crate::limits::Disk;
 
 /// What may be missing of what was closed before everything was killed, on a machine that has other
 /// work: 10 ms, and for as long as a daemon may have waited for its core.
@@ -122,6 +123,59 @@ fn small_files_are_whole_whatever_is_killed() {
         let gone = missing(&folder, closed.len());
         assert!(gone.iter().all(|number| *number >= old), "{gone:?}, {old} of {}", closed.len());
     }
+}
+
+/// Has a program make files on a disk that gets full; returns what it was told by which call, and
+/// which files are missing once there is room again.
+fn fill(how: &str) -> Option<(Vec<(usize, String)>, Vec<usize>)> {
+    const COUNT: usize = 600;
+    let folder = Folder::new();
+    let disk = Disk::mount(&folder, "disk")?;
+    let file = disk.0.join("kept.sion");
+    let flag = format!("{}={}", local(&folder).display(), file.display());
+    let bundled = program("bundled");
+    let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+    command.args(["sh", "-c", "\"$@\"; head -c 100000 /dev/zero >\"$0\"; true"]);
+    command.arg(disk.0.join("more")).arg(&bundled).arg(how).arg(local(&folder));
+    let output = run(command.arg(COUNT.to_string()), LONG);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("No space left") || said.contains("staged write"), "{said}");
+    disk.free("more");
+    let mut remount = Command::new("mount");
+    succeed(remount.args(["-o", "remount,size=64m"]).arg(&disk.0), SOON);
+    let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+    command.arg(&bundled).arg("check").arg(local(&folder)).arg(COUNT.to_string());
+    let missing = succeed(&mut command, LONG);
+    let missing = missing.lines().map(|line| line.parse().expect("a number")).collect();
+    let told = text(&output.stdout);
+    let told = told.lines().filter_map(|line| line.split_once(' '));
+    Some((
+        told.map(|(number, what)| (number.parse().expect("a number"), what.into())).collect(),
+        missing,
+    ))
+}
+
+/// A full disk takes nothing from a program that is not told: by a call that follows, and by the
+/// exit code.
+#[test]
+fn full_disk_is_told_by_a_call_behind_small_files() {
+    let Some((told, missing)) = fill("fill") else { return };
+    let calls = told.iter().all(|(_, what)| what.ends_with(" ENOSPC"));
+    assert!(calls && !told.is_empty(), "{told:?}");
+    let (first, (last, _)) = (missing.first().expect("it is full"), told.last().expect("told"));
+    assert!(first <= last, "nothing is told from {first} on: {told:?}");
+}
+
+/// Files that are synced are there, or their own calls say that they are not.
+#[test]
+fn full_disk_is_told_by_the_calls_of_synced_small_files() {
+    let Some((told, missing)) = fill("sync") else { return };
+    let refused: Vec<usize> = told.iter().map(|(number, _)| *number).collect();
+    assert!(
+        !missing.is_empty() && missing.iter().all(|number| refused.contains(number)),
+        "{told:?}"
+    );
 }
 
 /// A run that makes files from this one on, and where it says which.

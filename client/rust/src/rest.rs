@@ -1,0 +1,249 @@
+//! Files at rest, which are opened, read, and asked for their status without a request: the table of
+//! places says where a file's bytes are, and whether it is still so
+//! (`docs/reference/protocol.md`, section 10).
+//!
+//! Such an open file is read from the physical file that has its bytes. Its entry is compared before
+//! and after, so a read returns what was there at one moment. Once the entry has changed, and for
+//! any other call, the file is *promoted*, as one of a bundle: the daemon opens it by its number.
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::{AsRawFd as _, IntoRawFd as _, RawFd},
+    fs::OFlags,
+    io::{self, Errno},
+};
+use shm::{NameHash, places::Seen};
+use wire::{Counter, Place, PlaceName, SEEK_CUR, SEEK_END, SEEK_SET, Status};
+
+use crate::{
+    bundle::{FOLDER_LEN_MAX, LARGE_FILE, placeholder},
+    client::Client,
+    config::PATH_MAX,
+    connection::Connection,
+    file::{self, Descriptor, Link, OpenFile},
+    locked::Locked,
+    paths::AbsolutePath,
+    read::partial,
+    slots::Slot,
+    table::Entry,
+};
+
+/// Flags of an open to read that the table can serve.
+const SERVED: OFlags = OFlags::CLOEXEC
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::from_bits_retain(LARGE_FILE));
+
+/// An open file that is read by the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtRest {
+    /// The slot that it gets when it is promoted, and by which it is read until then.
+    link: Link,
+    /// The folder that it was found in, by its index.
+    lease: usize,
+    seen: Seen,
+    source: u16,
+    at: u64,
+    size: u64,
+}
+
+/// A file in the table.
+struct Found {
+    connection: &'static Connection,
+    lease: usize,
+    seen: Seen,
+    place: Place,
+}
+
+impl Client {
+    /// Opens a file at rest to be read; `None`: ask for it.
+    pub(crate) fn open_at_rest(
+        &'static self,
+        path: &AbsolutePath,
+        flags: OFlags,
+    ) -> Option<io::Result<RawFd>> {
+        // No flag says that it is to be read alone.
+        if !SERVED.contains(flags) {
+            return None;
+        }
+        let config = self.config.get()?;
+        let found = self.find_at_rest(path).filter(|found| found.place.rights & 4 != 0)?;
+        let Found { connection, lease, seen, place } = found;
+        if place.size > 0 {
+            connection.source(self, place.source)?;
+        }
+        let fd = match placeholder(config.path_of(b"socket", &mut [0; PATH_MAX])?, flags) {
+            Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Some(Err(errno)),
+            fd => fd.ok()?,
+        };
+        let slot = Slot::take(connection)?;
+        let link = slot.into_link(false);
+        let rest =
+            AtRest { link, lease, seen, source: place.source, at: place.at, size: place.size };
+        rest.begin();
+        // From here on the daemon keeps the file for it, or it has changed.
+        let is_added = rest.is_still() && connection.hold_lease(lease);
+        let file = OpenFile {
+            descriptor: Descriptor::Remote,
+            rest: Some(rest),
+            ..file::fresh(place.device, place.inode, flags)
+        };
+        let Some(id) = is_added.then(|| self.files.add(file)).flatten() else {
+            rest.end();
+            return None;
+        };
+        if let Some(entry) = self.files.get(id) {
+            entry.position.store(0, Ordering::Relaxed);
+            entry.is_staged.store(true, Ordering::Release);
+        }
+        self.table.set(fd.as_raw_fd(), Entry::File(id));
+        self.count(Counter::Files, 1);
+        Some(Ok(fd.into_raw_fd()))
+    }
+
+    /// The status of a file at rest; `None`: ask for it.
+    pub(crate) fn status_at_rest(&'static self, path: &AbsolutePath) -> Option<Status> {
+        self.find_at_rest(path).map(|found| found.place.status())
+    }
+
+    /// True if the table says that a file may be used so, in the bits of `access(2)`.
+    pub(crate) fn may_at_rest(&'static self, path: &AbsolutePath, mode: u32) -> bool {
+        let wanted = u8::try_from(mode).ok().filter(|mode| *mode <= 7);
+        wanted.is_some_and(|wanted| {
+            let found = self.find_at_rest(path);
+            found.is_some_and(|found| found.place.rights & wanted == wanted)
+        })
+    }
+
+    /// Looks for a file in the table.
+    fn find_at_rest(&'static self, path: &AbsolutePath) -> Option<Found> {
+        let (folder, name) = (path.folder(), path.name());
+        let is_long = folder.len() > FOLDER_LEN_MAX || name.len() > PlaceName::MAX;
+        if is_long || path.is_textual() || self.is_confined() {
+            return None;
+        }
+        let connection = self.connection()?;
+        let names = &connection.job.shared().names;
+        if !names.is_offered() || !connection.is_living() {
+            return None;
+        }
+        // A handler that has interrupted one asks.
+        let mut bundle = connection.bundle.lock().ok()?;
+        bundle.begin(connection)?;
+        let before = names.epochs();
+        let lease = bundle.leases.find(self, folder, (before, false))?;
+        let (key, identity) = bundle.leases.named_by(lease)?;
+        drop(bundle);
+        let places = connection.places()?;
+        let is_it = |words: &_| Place::is_of(words, identity, name);
+        let (seen, words) = places.find(NameHash::new(key, name).word(), is_it)?;
+        // The folder was still that one when the entry was read.
+        let is_still = names.epochs().folders == before.folders && connection.is_living();
+        is_still.then(|| Found { connection, lease, seen, place: Place::decode(&words) })
+    }
+}
+
+impl AtRest {
+    /// Has the daemon know who reads.
+    fn begin(&self) {
+        let shared = self.link.connection.session.shared();
+        shared.reading.begin(self.link.slot, self.seen);
+    }
+
+    /// Reads no more.
+    fn end(self) {
+        self.link.connection.session.shared().reading.end(self.link.slot);
+        self.link.end();
+    }
+
+    /// True if the file has not changed, as far as a living daemon says.
+    fn is_still(&self) -> bool {
+        let connection = self.link.connection;
+        let places = connection.places().filter(|_| connection.is_living());
+        places.is_some_and(|places| places.is_still(self.seen))
+    }
+}
+
+impl Locked {
+    /// Reads a file by the table; `None`: as any other, which it is from now on.
+    pub(crate) fn read_at_rest(
+        &mut self,
+        buffers: &mut [&mut [u8]],
+        at: Option<u64>,
+    ) -> Option<io::Result<usize>> {
+        let rest = self.rest?;
+        let from = at.unwrap_or_else(|| self.entry.position.load(Ordering::Relaxed));
+        let read = read(&rest, buffers, from);
+        let read = if rest.is_still() { read? } else { return None };
+        if let (Ok(len), None) = (read, at) {
+            self.entry.position.store(from + len as u64, Ordering::Relaxed);
+        }
+        Some(read)
+    }
+
+    /// The status of an open file that is at rest still.
+    pub(crate) fn status_at_rest(&self) -> Option<Status> {
+        let rest = self.rest.as_ref().filter(|rest| rest.is_still())?;
+        let words = rest.link.connection.places()?.words(rest.seen)?;
+        Some(Place::decode(&words).status())
+    }
+
+    /// Where a position is in a file at rest; `None`: as in any other.
+    pub(crate) fn sought_at_rest(&self, offset: i64, whence: u32) -> Option<io::Result<u64>> {
+        let rest = self.rest.as_ref().filter(|rest| rest.is_still())?;
+        let from = match whence {
+            SEEK_SET => 0,
+            SEEK_CUR => self.entry.position.load(Ordering::Relaxed),
+            SEEK_END => rest.size,
+            _ => return None,
+        };
+        Some(from.checked_add_signed(offset).ok_or(Errno::INVAL))
+    }
+
+    /// Closes a file that was read by the table.
+    pub(crate) fn close_at_rest(&mut self) {
+        let Some(rest) = self.rest.take() else { return };
+        rest.link.connection.release_lease(rest.lease);
+        rest.end();
+    }
+
+    /// Makes a file that is read by the table one as any other.
+    ///
+    /// # Errors
+    ///
+    /// The daemon's.
+    #[cold]
+    pub(crate) fn promote_at_rest(&mut self) -> io::Result<()> {
+        let Some(rest) = self.rest.take() else { return Ok(()) };
+        let opened = self.open_by_number((rest.link, rest.lease));
+        // Only now: until then the daemon keeps the file for who reads it.
+        rest.link.connection.session.shared().reading.end(rest.link.slot);
+        opened
+    }
+}
+
+/// Reads at `from` as far as the file goes; `None`: its bytes cannot be read here.
+fn read(rest: &AtRest, buffers: &mut [&mut [u8]], from: u64) -> Option<io::Result<usize>> {
+    let (connection, mut done) = (rest.link.connection, 0);
+    for buffer in buffers {
+        let at = from.checked_add(done as u64)?;
+        let left = usize::try_from(rest.size.saturating_sub(at)).unwrap_or(usize::MAX);
+        let len = buffer.len().min(left);
+        let part = buffer.get_mut(..len).filter(|part| !part.is_empty());
+        let Some(part) = part else { continue };
+        let source = connection.known_source(rest.source)?;
+        let read = source.with(|file| io::pread(file, &mut part[..], rest.at + at));
+        match read {
+            // Not what the table says: the daemon knows more.
+            Ok(0) | Err(Errno::BADF) => return None,
+            Err(errno) => return Some(partial(done, errno)),
+            Ok(read) => done += read,
+        }
+        if read != Ok(len) {
+            break;
+        }
+    }
+    Some(Ok(done))
+}

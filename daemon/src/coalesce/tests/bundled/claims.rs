@@ -1,0 +1,78 @@
+//! Names that are claimed, and forgotten.
+
+use super::*;
+
+/// Many more names than the set has room for come and go, and hardly any is asked for.
+#[test]
+fn set_of_names_is_begun_anew_when_it_is_full() {
+    let mut all = Bundles::of(2, 64);
+    let names = all.node.clone();
+    let (names, mut claimed) = (&names.shared().names, 0);
+    for number in 0..1000 {
+        let file = format!("n{number}");
+        let holds = |all: &Bundles| {
+            let lease = all.makers[0].leases.get("").copied();
+            lease.filter(|lease| lease.epoch == names.epochs().folders)
+        };
+        if holds(&all).is_none() {
+            all.lease(0, "");
+        }
+        let Lease { folder, key, next: inode, .. } = holds(&all).expect("leased");
+        if names.claim(NameHash::new(key, file.as_bytes())) {
+            let (how, name) = (CreateFlags::EXCLUSIVE, file.as_bytes());
+            all.makers[0].push(&Record::Create {
+                inode,
+                folder,
+                mode: 0o600,
+                how,
+                time: (1, 2),
+                name,
+            });
+            all.makers[0].push(&Record::Close { inode });
+            all.makers[0].publish();
+            all.makers[0].leases.get_mut("").expect("leased").next += 1;
+            claimed += 1;
+        } else {
+            all.world.open(&file, OFlags::CREATE | OFlags::WRONLY).expect("made");
+        }
+        all.call(NameCall::Unlink { path: name(&file) }).expect("there");
+    }
+    assert!((900..1000).contains(&claimed), "{claimed} of 1000");
+}
+
+/// A client that has claimed a name before the set was begun anew, and publishes after that,
+/// comes after one that has claimed it since.
+#[test]
+fn client_of_a_forgotten_claim_has_no_name_of_somebody_else() {
+    let mut all = Bundles::of(4, 64);
+    let names = all.node.clone();
+    let names = &names.shared().names;
+    all.lease(0, "");
+    let old = all.makers[0].leases[""];
+    let before = names.epochs();
+    assert!(names.claim(NameHash::new(old.key, b"b")));
+    for number in 0..200 {
+        all.world.open(&format!("n{number}"), OFlags::CREATE | OFlags::WRONLY).expect("made");
+        all.call(NameCall::Unlink { path: name(&format!("n{number}")) }).expect("there");
+    }
+    all.lease(1, "");
+    let new = all.makers[1].leases[""];
+    let now = names.epochs();
+    assert!(names.claim(NameHash::new(new.key, b"b")), "forgotten");
+    // The first client is taken in first.
+    for (maker, lease) in [(0, old), (1, new)] {
+        let Lease { folder, next: inode, .. } = lease;
+        let (how, time, name) = (CreateFlags::EXCLUSIVE, (1, 2), &b"b"[..]);
+        all.makers[maker].push(&Record::Create { inode, folder, mode: 0o600, how, time, name });
+        all.makers[maker].publish();
+    }
+    assert!(!names.are_still(before) && names.are_still(now));
+    for (maker, inode, is_its) in [(0, old.next, false), (1, new.next, true)] {
+        let call = OpenCall { path: name("d"), flags: OFlags::RDWR.bits(), mode: 0, inode };
+        let opened = all.world.executor.run_until(all.world.files.clone().open(call));
+        match opened {
+            Ok((_, status)) => assert!(is_its && status.inode == inode, "{maker}"),
+            Err(why) => assert!(!is_its && errno(why) == Errno::EXIST, "{maker}"),
+        }
+    }
+}
