@@ -4,6 +4,7 @@
  *   fill FOLDER COUNT: the same, and says of each file which call has failed. The others go on.
  *   sync FOLDER COUNT: the same, and syncs each before it is closed.
  *   check FOLDER COUNT: names those that are missing, and fails if one is not whole.
+ *   lost FOLDER COUNT: names those that are missing, or not whole.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -93,6 +94,10 @@ int main(int count, char **words) {
     } else if (count == 4 && !strcmp(words[1], "check")) {
         for (long number = 0, end = atol(words[3]); number < end; number++) {
             if (check(words[2], number)) errx(2, "%ld is not what was written", number);
+        }
+    } else if (count == 4 && !strcmp(words[1], "lost")) {
+        for (long number = 0, end = atol(words[3]); number < end; number++) {
+            if (check(words[2], number)) printf("%ld\n", number);
         }
     } else {
         errx(64, "make FOLDER FIRST COUNT, or check FOLDER COUNT");

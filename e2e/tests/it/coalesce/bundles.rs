@@ -126,7 +126,7 @@ fn small_files_are_whole_whatever_is_killed() {
 }
 
 /// Has a program make files on a disk that gets full; returns what it was told by which call, and
-/// which files are missing once there is room again.
+/// which files are lost, or not whole, as there is room again.
 fn fill(how: &str) -> Option<(Vec<(usize, String)>, Vec<usize>)> {
     const COUNT: usize = 600;
     let folder = Folder::new();
@@ -145,7 +145,7 @@ fn fill(how: &str) -> Option<(Vec<(usize, String)>, Vec<usize>)> {
     let mut remount = Command::new("mount");
     succeed(remount.args(["-o", "remount,size=64m"]).arg(&disk.0), SOON);
     let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
-    command.arg(&bundled).arg("check").arg(local(&folder)).arg(COUNT.to_string());
+    command.arg(&bundled).arg("lost").arg(local(&folder)).arg(COUNT.to_string());
     let missing = succeed(&mut command, LONG);
     let missing = missing.lines().map(|line| line.parse().expect("a number")).collect();
     let told = text(&output.stdout);
