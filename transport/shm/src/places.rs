@@ -25,7 +25,8 @@ pub const PLACE_WORDS: usize = 23;
 /// Slots of the index: twice as many as entries, and a power of two.
 const SLOTS: usize = 2 * ENTRIES;
 /// Files that a table has room for.
-const ENTRIES: usize = 1 << 18;
+const ENTRIES: usize = CAPACITY as usize;
+const CAPACITY: u32 = 1 << 18;
 /// Slots that are looked at for a name.
 const PROBES: usize = 32;
 /// In a slot whose entry is elsewhere by now; no entry has this number.
@@ -161,7 +162,7 @@ impl PlacesShared {
     /// Entries that there are.
     #[must_use]
     pub const fn capacity(&self) -> u32 {
-        ENTRIES as u32
+        CAPACITY
     }
 
     /// From now on, until it is shown again, nobody takes the entry for true. Look at who
@@ -213,7 +214,7 @@ impl PlacesShared {
 }
 
 const fn slot_of(entry: u32, hash: u64) -> u64 {
-    hash >> 32 << 32 | entry as u64 + 1
+    (hash >> 32 << 32) | (entry as u64 + 1)
 }
 
 fn entry_of(slot: u64, hash: u64) -> Option<u32> {

@@ -339,7 +339,7 @@ mod tests {
         places.shared().show(0, &[3; crate::places::PLACE_WORDS]);
         assert!(view.shared().find(1, |words| words[0] == 3).is_some());
         assert_eq!(Mapping::open(&fd).map(drop), Err(Errno::PERM));
-        assert_eq!(rustix::io::pwrite(&fd, b"x", 0), Err(Errno::PERM));
+        assert_eq!(io::pwrite(&fd, b"x", 0), Err(Errno::PERM));
     }
 
     #[test]

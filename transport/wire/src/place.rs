@@ -1,6 +1,9 @@
 //! What the table of places says of a file (`docs/reference/protocol.md`, section 10).
 
-use crate::{answer::Status, words::narrow};
+use crate::{
+    answer::Status,
+    words::{narrow, signed, unsigned},
+};
 
 /// Physical files that a table leads to.
 pub const SOURCES_MAX: usize = 32;
@@ -84,9 +87,9 @@ impl Place {
             u64::from(self.name.len) | u64::from(self.rights) << 8 | u64::from(self.source) << 16,
             self.at,
             self.size,
-            accessed.0.cast_unsigned(),
-            modified.0.cast_unsigned(),
-            changed.0.cast_unsigned(),
+            unsigned(accessed.0),
+            unsigned(modified.0),
+            unsigned(changed.0),
             u64::from(modified.1),
             u64::from(changed.1),
         ]);
@@ -114,9 +117,9 @@ impl Place {
             at,
             size,
             times: [
-                (accessed.cast_signed(), narrow(mode >> 32)),
-                (modified.cast_signed(), narrow(modified_ns)),
-                (changed.cast_signed(), narrow(changed_ns)),
+                (signed(accessed), narrow(mode >> 32)),
+                (signed(modified), narrow(modified_ns)),
+                (signed(changed), narrow(changed_ns)),
             ],
             name: PlaceName {
                 len: name_len,

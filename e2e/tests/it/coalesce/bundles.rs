@@ -125,9 +125,16 @@ fn small_files_are_whole_whatever_is_killed() {
     }
 }
 
-/// Has a program make files on a disk that gets full; returns what it was told by which call, and
-/// which files are lost, or not whole, as there is room again.
-fn fill(how: &str) -> Option<(Vec<(usize, String)>, Vec<usize>)> {
+/// Result of a program that makes files on a disk that gets full.
+struct Filled {
+    /// What it was told by which call, and of which file that was.
+    told: Vec<(usize, String)>,
+    /// Files that are missing, or not whole, as there is room again.
+    lost: Vec<usize>,
+}
+
+/// Has a program make files on a disk that gets full.
+fn fill(how: &str) -> Option<Filled> {
     const COUNT: usize = 600;
     let folder = Folder::new();
     let disk = Disk::mount(&folder, "disk")?;
@@ -146,36 +153,31 @@ fn fill(how: &str) -> Option<(Vec<(usize, String)>, Vec<usize>)> {
     succeed(remount.args(["-o", "remount,size=64m"]).arg(&disk.0), SOON);
     let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
     command.arg(&bundled).arg("lost").arg(local(&folder)).arg(COUNT.to_string());
-    let missing = succeed(&mut command, LONG);
-    let missing = missing.lines().map(|line| line.parse().expect("a number")).collect();
+    let lost = succeed(&mut command, LONG);
+    let lost = lost.lines().map(|line| line.parse().expect("a number")).collect();
     let told = text(&output.stdout);
     let told = told.lines().filter_map(|line| line.split_once(' '));
-    Some((
-        told.map(|(number, what)| (number.parse().expect("a number"), what.into())).collect(),
-        missing,
-    ))
+    let told = told.map(|(number, what)| (number.parse().expect("a number"), what.to_owned()));
+    Some(Filled { told: told.collect(), lost })
 }
 
 /// A full disk takes nothing from a program that is not told: by a call that follows, and by the
 /// exit code.
 #[test]
 fn full_disk_is_told_by_a_call_behind_small_files() {
-    let Some((told, missing)) = fill("fill") else { return };
+    let Some(Filled { told, lost }) = fill("fill") else { return };
     let calls = told.iter().all(|(_, what)| what.ends_with(" ENOSPC"));
     assert!(calls && !told.is_empty(), "{told:?}");
-    let (first, (last, _)) = (missing.first().expect("it is full"), told.last().expect("told"));
+    let (first, (last, _)) = (lost.first().expect("it is full"), told.last().expect("told"));
     assert!(first <= last, "nothing is told from {first} on: {told:?}");
 }
 
 /// Files that are synced are there, or their own calls say that they are not.
 #[test]
 fn full_disk_is_told_by_the_calls_of_synced_small_files() {
-    let Some((told, missing)) = fill("sync") else { return };
+    let Some(Filled { told, lost }) = fill("sync") else { return };
     let refused: Vec<usize> = told.iter().map(|(number, _)| *number).collect();
-    assert!(
-        !missing.is_empty() && missing.iter().all(|number| refused.contains(number)),
-        "{told:?}"
-    );
+    assert!(!lost.is_empty() && lost.iter().all(|number| refused.contains(number)), "{told:?}");
 }
 
 /// A run that makes files from this one on, and where it says which.
