@@ -25,11 +25,11 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, OwnedFd},
     io::{self, Errno},
-    net::{RecvFlags, SendFlags, send},
+    net::{SendFlags, send},
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 use shm::{Guard, Job, LANES, Lock, Once, Session, lane::Requester, thread};
-use wire::{MESSAGE_LEN, Message, Phase, Reason, Refusal, Registration, Reply, Request, Value};
+use wire::{Message, Phase, Reason, Refusal, Registration, Reply, Request, Value};
 
 pub(crate) use self::dial::knock;
 use crate::{
@@ -39,7 +39,7 @@ use crate::{
     clock::now,
     config::Config,
     detach,
-    passing::{receive_with, send_with},
+    passing::send_with,
     patience::{Patience, look},
     shares::Shares,
     slots::Slots,

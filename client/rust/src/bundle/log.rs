@@ -23,8 +23,9 @@ const DATA_LEN: u64 = 8 << 20;
 const DATA_LEN_MIN: u64 = 2 * super::LEN_MAX;
 /// A data log takes no more than this part of what is free of the arena.
 const SHARE: u64 = 4;
-/// Bytes after which the daemon is told that there is a lot to take in.
-const KICK: u64 = 1 << 20;
+/// Part of the data log after which the daemon is told that there is a lot to take in: until then
+/// its ticks do, and each takes in more by as many calls.
+const KICK_PART: u64 = 4;
 /// Time after which a daemon that has taken nothing in is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Rounds for which room is waited for by yielding, then by sleeping, before the daemon is asked.
@@ -206,7 +207,8 @@ impl Bundle {
     pub(super) fn publish(&mut self, connection: &Connection) {
         let shared = &connection.session.shared().bundle;
         shared.publish(self.head);
-        if shared.must_announce() || self.data_head - self.kicked >= KICK {
+        let kick = self.logs.map_or(0, |logs| logs.data_len / KICK_PART);
+        if shared.must_announce() || self.data_head - self.kicked >= kick {
             self.kicked = self.data_head;
             connection.announce();
         }
