@@ -94,6 +94,8 @@ struct Lease {
     missing: Option<u64>,
     /// The daemon lets files be made there.
     may_make: bool,
+    /// It shows the files that are there.
+    reads: bool,
     /// Open files that were made in it: as long as there are some it is not forgotten.
     open_count: usize,
 }
@@ -111,6 +113,7 @@ impl Lease {
         is_refused: false,
         missing: None,
         may_make: false,
+        reads: false,
         open_count: 0,
     };
 
@@ -119,10 +122,12 @@ impl Lease {
     }
 
     /// Asks for it.
-    fn renew(&mut self, client: &'static Client, now: Epochs) {
+    fn renew(&mut self, client: &'static Client, (now, makes): (Epochs, bool)) {
         // Until a folder changes: that is what may have had it refused.
         (self.is_refused, self.epoch, self.missing) = (true, now.folders, None);
-        let request = |path_len| Request::Lease { path_len, session: 0 };
+        self.reads |= !makes;
+        let reads = self.reads;
+        let request = |path_len| Request::Lease { path_len, session: 0, reads };
         let Some(answer) = client.ask(self.path(), &[], request) else { return };
         let answer = answer.and_then(|(_, lane)| {
             let mut bytes = [0; Status::LEN + 32];
@@ -168,8 +173,10 @@ impl Leases {
         }
         let is_used_up = makes && lease.may_make && lease.number == lease.end;
         let is_missing = lease.missing == Some(now.names);
-        if known.is_none() || is_used_up || lease.epoch != now.folders && !is_missing {
-            lease.renew(client, now);
+        let is_unread = !makes && !lease.reads;
+        let is_over = lease.epoch != now.folders && !is_missing;
+        if known.is_none() || is_used_up || is_unread || is_over {
+            lease.renew(client, (now, makes));
         }
         let holds = !lease.is_refused && lease.epoch == now.folders;
         Some(index).filter(|_| holds && (lease.may_make || !makes))
@@ -442,10 +449,11 @@ impl Locked {
 }
 
 impl Connection {
-    /// A file of a folder is open without the daemon. False: a handler has interrupted who leases.
-    pub(crate) fn hold_lease(&self, index: usize) -> bool {
+    /// A file of a folder is open without the daemon. False: the lease is another folder's by now,
+    /// or a handler has interrupted who leases.
+    pub(crate) fn hold_lease(&self, index: usize, folder: &[u8]) -> bool {
         let Ok(mut bundle) = self.bundle.lock() else { return false };
-        let lease = bundle.leases.all.get_mut(index);
+        let lease = bundle.leases.all.get_mut(index).filter(|lease| lease.path() == folder);
         lease.map(|lease| lease.open_count += 1).is_some()
     }
 

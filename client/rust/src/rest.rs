@@ -1,10 +1,11 @@
-//! Files at rest, which are opened, read, and asked for their status without a request: the table of
-//! places says where a file's bytes are, and whether it is still so
+//! Files at rest, which are opened, read, and asked for their status without a request: the table
+//! of places says where a file's bytes are, and whether it is still so
 //! (`docs/reference/protocol.md`, section 10).
 //!
-//! Such an open file is read from the physical file that has its bytes. Its entry is compared before
-//! and after, so a read returns what was there at one moment. Once the entry has changed, and for
-//! any other call, the file is *promoted*, as one of a bundle: the daemon opens it by its number.
+//! Such an open file is read from the physical file that has its bytes. Its entry is compared
+//! before and after, so a read returns what was there at one moment. Once the entry has changed,
+//! and for any other call, the file is *promoted*, as one of a bundle: the daemon opens it by its
+//! number.
 
 use core::sync::atomic::Ordering;
 
@@ -84,13 +85,16 @@ impl Client {
             AtRest { link, lease, seen, source: place.source, at: place.at, size: place.size };
         rest.begin();
         // From here on the daemon keeps the file for it, or it has changed.
-        let is_added = rest.is_still() && connection.hold_lease(lease);
+        let is_held = rest.is_still() && connection.hold_lease(lease, path.folder());
         let file = OpenFile {
             descriptor: Descriptor::Remote,
             rest: Some(rest),
             ..file::fresh(place.device, place.inode, flags)
         };
-        let Some(id) = is_added.then(|| self.files.add(file)).flatten() else {
+        let Some(id) = is_held.then(|| self.files.add(file)).flatten() else {
+            if is_held {
+                connection.release_lease(lease);
+            }
             rest.end();
             return None;
         };

@@ -6,9 +6,9 @@
 //!
 //! # Memory ordering
 //!
-//! A use is counted before it loads the number; who moves the descriptor stores the new number before
-//! it looks at the count. All four are `SeqCst`, so either the use has the new number, or it is
-//! waited for: no call on it is made by a number that is the program's by then.
+//! A use is counted before it loads the number; who moves the descriptor stores the new number
+//! before it looks at the count. All four are `SeqCst`, so either the use has the new number, or it
+//! is waited for: no call on it is made by a number that is the program's by then.
 
 use core::{
     sync::atomic::{AtomicI32, AtomicUsize, Ordering},

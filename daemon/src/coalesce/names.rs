@@ -72,7 +72,9 @@ pub(super) async fn execute(
             let inode = volume.tree.borrow().find(&path, true)?.inode()?;
             truncate(volume, inode, len).await?;
         }
-        NameCall::Lease { path, session } => return lease(volume, (&path, session), intake),
+        NameCall::Lease { path, session, reads } => {
+            return lease(volume, (&path, session, reads), intake);
+        }
         NameCall::Set { path, follow, what } => {
             let mut inode = volume.tree.borrow().find(&path, follow)?.inode()?;
             let is_folder = volume.tree.borrow().node(inode).is_some_and(Node::is_folder);
@@ -175,12 +177,12 @@ impl Concerned {
 /// Has a client make files in a folder by its bundle.
 fn lease(
     volume: &Rc<Volume>,
-    (path, session): (&CStr, u32),
+    (path, session, reads): (&CStr, u32, bool),
     intake: Option<&Intake>,
 ) -> io::Result<Answer> {
     let intake = intake.ok_or(Errno::OPNOTSUPP)?;
     let folder = volume.tree.borrow().find(path, true)?.inode()?;
-    let words = intake.lease(volume, folder, session)?;
+    let words = intake.lease(volume, folder, (session, reads))?;
     let status = status(volume, folder)?.encode();
     let words = words.iter().flat_map(|word| word.to_le_bytes());
     Ok(Answer { value: 0, bytes: status.into_iter().chain(words).collect() })

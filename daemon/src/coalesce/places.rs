@@ -2,10 +2,10 @@
 //! (`docs/reference/protocol.md`, section 10).
 //!
 //! A file is at rest while no call is about it and nobody has it open to be written. Whoever is
-//! about to change a file [disturbs](Volume::disturb) it first, for as long as that takes: its entry
-//! is hidden before anything changes, and shown again once nobody disturbs it and everything that
-//! was changed is written. Clients that read by the entry then ask; their files are kept for them,
-//! also without a name.
+//! about to change a file [disturbs](Volume::disturb) it first, for as long as that takes: its
+//! entry is hidden before anything changes, and shown again once nobody disturbs it and everything
+//! that was changed is written. Clients that read by the entry then ask; their files are kept for
+//! them, also without a name.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},

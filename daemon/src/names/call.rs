@@ -38,7 +38,7 @@ pub(crate) enum NameCall {
     FileSystem { path: CString },
     Mirror { path: CString },
     SyncFolder { path: CString },
-    Lease { path: CString, session: u32 },
+    Lease { path: CString, session: u32, reads: bool },
 }
 
 /// Attributes to set, of a name or of an open file.
@@ -142,7 +142,7 @@ impl NameCall {
             Request::FileSystem { .. } => Self::FileSystem { path: one()? },
             Request::Mirror { .. } => Self::Mirror { path: one()? },
             Request::SyncFolder { .. } => Self::SyncFolder { path: one()? },
-            Request::Lease { session, .. } => Self::Lease { path: one()?, session },
+            Request::Lease { session, reads, .. } => Self::Lease { path: one()?, session, reads },
             _ => return Err(Errno::NOSYS),
         })
     }
@@ -190,8 +190,8 @@ impl NameCall {
             Self::SyncFolder { ref path } => {
                 about(path, |path_len| Request::SyncFolder { path_len })
             }
-            Self::Lease { ref path, session } => {
-                about(path, |path_len| Request::Lease { path_len, session })
+            Self::Lease { ref path, session, reads } => {
+                about(path, |path_len| Request::Lease { path_len, session, reads })
             }
         }
     }

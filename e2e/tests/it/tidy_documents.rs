@@ -98,7 +98,7 @@ fn function(word: &str) -> Option<(&str, &str)> {
 fn paths_in_the_architecture_have_at_most_eight_steps() {
     let document = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the document");
     let paths: Vec<_> = document.split("\n## The path of ").skip(1).collect();
-    assert_eq!(paths.len(), 4, "a write, a read, a remote request, a coalesced create");
+    assert_eq!(paths.len(), 5, "a write, a read, a remote request, a coalesced create and read");
     for path in paths {
         let path = path.split("\n## ").next().expect("a section");
         let steps = path.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));

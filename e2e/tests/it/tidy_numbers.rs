@@ -14,11 +14,11 @@ use crate::tidy::{root, visit};
 /// Lines of the longest function of 99 in 100.
 const FUNCTION_P99_MAX: usize = 45;
 /// Parameters that are tuples.
-const TUPLES_MAX: usize = 150;
+const TUPLES_MAX: usize = 160;
 /// Doc comments that begin with What, Who, Whoever, Whose, or Whether.
 const RIDDLES_MAX: usize = 40;
 /// Words of all Markdown that have a letter.
-const WORDS_MAX: usize = 30_800;
+const WORDS_MAX: usize = 31_800;
 /// Assertions in 1,000 functions outside of tests, at least.
 const ASSERTED_MIN: [(&str, usize); 4] =
     [("client", 4), ("daemon", 3), ("multifile", 0), ("transport/shm", 40)];
@@ -27,7 +27,7 @@ const CYCLES_MAX: [(&str, usize); 11] = [
     ("bench", 2),
     ("cli", 12),
     ("client/preload", 20),
-    ("client/rust", 26),
+    ("client/rust", 28),
     ("daemon", 27),
     ("multifile/capi", 9),
     ("multifile/rust", 7),

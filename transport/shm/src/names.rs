@@ -223,7 +223,7 @@ mod tests {
         assert!(known.len() >= SLOTS / 2 && !unknown.is_empty());
         assert!(unknown.iter().chain(&known).all(|hash| !names.claim(*hash)));
         names.clear();
-        assert!(unknown.iter().all(|hash| names.claim(*hash)));
+        assert!(unknown.iter().take(1000).all(|hash| names.claim(*hash)));
     }
 
     #[test]

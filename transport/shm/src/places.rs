@@ -9,14 +9,14 @@
 //!
 //! # Memory ordering
 //!
-//! An entry is a seqlock. The daemon stores the odd sequence, passes a fence, and changes things; it
-//! stores the even sequence with `Release` when they are as the words say. A reader loads the
+//! An entry is a seqlock. The daemon stores the odd sequence, passes a fence, and changes things;
+//! it stores the even sequence with `Release` when they are as the words say. A reader loads the
 //! sequence with `Acquire`, reads, passes an `Acquire` fence, and loads it again.
 //!
 //! [`Reading`] says which entries a client reads by. That is the sleeper's pattern of
-//! [`doorbell`](crate::doorbell): the client stores the mark and then loads the sequence, the daemon
-//! stores the odd sequence and then loads the marks, each with a `SeqCst` fence in between. Either
-//! the client finds that the entry changes, or the daemon finds who reads by it.
+//! [`doorbell`](crate::doorbell): the client stores the mark and then loads the sequence, the
+//! daemon stores the odd sequence and then loads the marks, each with a `SeqCst` fence in between.
+//! Either the client finds that the entry changes, or the daemon finds who reads by it.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -31,6 +31,9 @@ const CAPACITY: u32 = 1 << 18;
 const PROBES: usize = 32;
 /// In a slot whose entry is elsewhere by now; no entry has this number.
 const LEFT: u64 = u32::MAX as u64;
+const _: () = assert!(SLOTS.is_power_of_two() && PROBES <= SLOTS && (CAPACITY as u64) < LEFT);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Entry>() == 192);
 
 /// The words of an entry.
 pub type PlaceWords = [u64; PLACE_WORDS];

@@ -1,6 +1,8 @@
 //! The requests a lane carries, and how each lies in an entry (`docs/reference/protocol.md`,
 //! section 3).
 
+mod kinds;
+
 use crate::{
     entry::{Entry, Invalid},
     kind::Kind,
@@ -269,6 +271,8 @@ pub enum Request {
         path_len: u32,
         /// The session that asks; the daemon puts it in.
         session: u32,
+        /// True if files are to be read there, not only made.
+        reads: bool,
     },
     /// Sends a descriptor over the control socket: the table of places, or one of the files that it
     /// names, to be read.
@@ -374,7 +378,9 @@ impl Request {
             | Self::Mirror { path_len }
             | Self::SyncFolder { path_len } => entry.set_len(path_len),
             Self::Share { number } => entry.set_a(u64::from(number)),
-            Self::Lease { path_len, session } => entry.set_len(path_len).set_a(u64::from(session)),
+            Self::Lease { path_len, session, reads } => {
+                entry.set_len(path_len).set_a(u64::from(session)).set_b(u64::from(reads))
+            }
             Self::FileSystem { file, path_len } => entry.set_file(file).set_len(path_len),
             Self::SetMode { file, path_len, mode } => {
                 entry.set_file(file).set_len(path_len).set_pair(mode, 0)
@@ -453,7 +459,7 @@ impl Request {
             Kind::Mirror => Self::Mirror { path_len: len },
             Kind::SyncFolder => Self::SyncFolder { path_len: len },
             Kind::Share => Self::Share { number: narrow(entry.a()) },
-            Kind::Lease => Self::Lease { path_len: len, session: narrow(entry.a()) },
+            Kind::Lease => Self::Lease { path_len: len, session: narrow(entry.a()), reads: is_set },
         })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The set of names only grows, until it is full. Then it is [begun anew](Intake::begin_anew): the
 //! epochs are raised, and leases end with them, so nobody claims in it who does not ask first. A
-//! client that has claimed before and publishes after that is *unsure* of the name, and asks. Whoever
-//! has claimed the name since is sure of it, so an unsure file is made last.
+//! client that has claimed before and publishes after that is *unsure* of the name, and asks.
+//! Whoever has claimed the name since is sure of it, so an unsure file is made last.
 
 use std::{io, rc::Rc};
 
@@ -47,14 +47,16 @@ impl Intake {
         &self,
         volume: &Rc<Volume>,
         folder: u64,
-        session: u32,
+        (session, reads): (u32, bool),
     ) -> Result<[u64; 4], Errno> {
         self.learn();
         let sources = self.sources.borrow();
         let source = sources.iter().find(|source| source.borrow().entry.is_of(session));
         let source = source.ok_or(Errno::OPNOTSUPP)?;
         let key = volume.tree.borrow().enter(folder)?;
-        volume.show_folder(folder);
+        if reads {
+            volume.show_folder(folder);
+        }
         let may_make =
             volume.is_writable && volume.tree.borrow().find_in(folder, b"a name").is_ok();
         let is_listed =
@@ -145,7 +147,7 @@ impl Intake {
         true
     }
 
-    /// Before a file is made whose client is unsure of the name: whoever is sure of it has it first.
+    /// Before a file is made whose client is unsure of the name: whoever is sure of it is first.
     pub(super) async fn give_way(
         &self,
         volume: &Rc<Volume>,

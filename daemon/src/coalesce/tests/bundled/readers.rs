@@ -186,6 +186,8 @@ fn file_without_a_name_is_kept_for_who_reads_it_by_the_table() {
     all.write(0);
     all.close(0);
     all.tick();
+    let session = all.makers[0].session;
+    all.call(NameCall::Lease { path: name(""), session, reads: true }).expect("a folder");
     all.open_by_table("a");
     assert_eq!(all.readers.len(), 1, "at rest");
     all.unlink("a");
