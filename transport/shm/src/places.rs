@@ -21,7 +21,7 @@
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Words of an entry.
-pub const PLACE_WORDS: usize = 23;
+pub const PLACE_WORDS: usize = if cfg!(loom) { 2 } else { 23 };
 /// Slots of the index: twice as many as entries, and a power of two.
 const SLOTS: usize = 2 * ENTRIES;
 /// Files that a table has room for.
