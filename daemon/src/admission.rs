@@ -67,12 +67,14 @@ impl Admission {
         self.memory -= arena_len;
         self.fds = fds;
         grant.executor = self.seats.take();
+        debug_assert!(grant.arena_len.is_power_of_two(), "logs and windows tile the arena");
         Some((u32::try_from(id).ok()?, grant))
     }
 
     /// Takes back what session `id` was granted.
     pub(crate) fn leave(&mut self, id: u32, grant: Grant) {
         if let Some(used) = self.sessions.get_mut(id as usize) {
+            debug_assert!(*used, "session {id} was admitted");
             *used = false;
         }
         self.memory += grant.arena_len;

@@ -73,6 +73,7 @@ impl<S: Storage> Bells<S> {
 
     fn pop_due(&self, turn: u64) -> Option<Late<S>> {
         let mut late = self.late.borrow_mut();
+        debug_assert!(late.back().is_none_or(|last| last.since <= turn), "turns count up");
         late.front().filter(|first| turn - first.since >= TURNS_MAX)?;
         late.pop_front()
     }

@@ -100,6 +100,7 @@ impl<S: Storage> Core<S> {
         if let Some(ready) = self.node.ready(session.id) {
             ready.take(); // What an earlier client under this id left.
         }
+        debug_assert!(self.session(session.id).is_none(), "session {} is new", session.id);
         tracing::info!(session = session.id, "session began");
         if let Some(slot) = self.sessions.borrow_mut().get_mut(session.id as usize) {
             *slot = Some(session);
@@ -250,6 +251,7 @@ impl<S: Storage> Core<S> {
 
 /// The last rites of a session.
 async fn bury<S: Storage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
+    debug_assert!(session.is_ending(), "session {} takes no requests", session.id);
     // A file that was handed over is drained, even if nothing has been heard of it yet.
     registration::hear(&core, &session);
     session.quiet().await;

@@ -170,6 +170,7 @@ async fn unit<S: Storage>(
     log: &LogClaim<'_, S>,
     _: &Turn<S>,
 ) -> Result<u64, Errno> {
+    debug_assert!(log.file().is_being_drained(), "the caller has the turn");
     let mut runs = [Run::default(); BUFFER_COUNT_MAX];
     let count = match log.runs(UNIT_LEN, &mut runs) {
         Ok(count) => count,
@@ -298,10 +299,11 @@ async fn write_some<S: Storage>(
     at: u64,
     from: Buffers,
 ) -> Result<u64, Errno> {
-    let began = core.handle.now();
+    let (began, len) = (core.handle.now(), from.len());
     match core.storage.write(file, at, from).await {
         Ok(0) => Err(Errno::IO),
         Ok(written) => {
+            invariant!(written <= len, "storage writes what it gets", else return Err(Errno::IO));
             let (device, took) = (to.identity.0, core.handle.now().saturating_since(began));
             let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             core.node.shared().costs.learn(device, written as u64, ns);
@@ -320,6 +322,7 @@ fn advance(pieces: &mut Vec<Piece>, mut len: u64) {
         piece.len -= part;
         piece.len > 0
     });
+    debug_assert_eq!(len, 0, "what was written was in the pieces");
 }
 
 /// Gives up bytes that the kernel refuses, where others have the file open, too: tried again later,

@@ -36,6 +36,7 @@ impl Log {
 
     /// Where position `position` lies in it.
     const fn ring_at(self, position: u64) -> u64 {
+        debug_assert!(self.len.is_power_of_two(), "a log that stages has a length");
         position & (self.len - 1)
     }
 
@@ -102,6 +103,7 @@ impl<S: Storage> OpenFile<S> {
     ) -> Option<Self> {
         let Origin { session, slot, flags, identity, is_ours } = origin;
         segment.slot(slot)?;
+        debug_assert!(log.is_valid(&segment), "the log was checked");
         let appends = flags.has(FileFlags::APPEND);
         Some(Self {
             session,
@@ -168,6 +170,7 @@ impl<S: Storage> OpenFile<S> {
 
     /// Replaces the drained log.
     pub(crate) fn attach(&self, log: Log) -> bool {
+        debug_assert!(log.is_valid(&self.segment), "the log was checked");
         let is_drained = self.shared().head() == self.tail();
         if is_drained {
             self.log.set(log);
@@ -177,11 +180,13 @@ impl<S: Storage> OpenFile<S> {
 
     /// Where staged bytes lie in the arena. They do not wrap in the log.
     pub(crate) fn staged_piece(&self, start: u64, len: u64) -> Piece {
+        debug_assert!(len <= self.log.get().len, "a piece is of the log");
         Piece { arena_at: self.log.get().at + self.log.get().ring_at(start), len }
     }
 
     /// The one or two pieces in which staged bytes lie in the arena.
     pub(crate) fn staged_pieces(&self, start: u64, len: u64) -> impl Iterator<Item = Piece> {
+        debug_assert!(len <= self.log.get().len, "pieces are of the log");
         let first = len.min(self.log.get().len - self.log.get().ring_at(start));
         let pieces = [(start, first), (start + first, len - first)].into_iter();
         pieces.filter(|(_, len)| *len > 0).map(|(start, len)| self.staged_piece(start, len))
@@ -209,6 +214,7 @@ impl<S: Storage> OpenFile<S> {
 
     /// Waits until nothing uses the descriptor and lets go of it.
     pub(crate) async fn let_go(&self) -> Option<S::File> {
+        debug_assert!(self.is_closing(), "nobody else gets the file from here on");
         self.progress.until(|| self.uses.get() == 0).await;
         self.file.borrow_mut().take()
     }
@@ -285,6 +291,7 @@ pub(crate) struct Use<S: Storage> {
 
 impl<S: Storage> Drop for Use<S> {
     fn drop(&mut self) {
+        debug_assert!(self.owner.uses.get() > 0, "a use is counted once");
         let left = self.owner.uses.get() - 1;
         self.owner.uses.set(left);
         if left == 0 {

@@ -25,6 +25,7 @@ const PARTS: u64 = 4;
 pub(crate) fn wait<S: Storage>(line: Credits, transfer: Transfer<S>) {
     let (core, session) = (Rc::clone(&transfer.core), Rc::clone(&transfer.ticket.session));
     let (handle, lane) = (core.handle.clone(), transfer.ticket.lane);
+    debug_assert!(!session.is_blocked(lane), "a lane waits for one transfer");
     session.block(lane, true);
     handle.start(Class::Latency, async move {
         let mut permits = line.take((line.total() / PARTS).max(1)).await;

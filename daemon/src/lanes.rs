@@ -20,6 +20,7 @@ use crate::{
 
 /// Bit of a ready word that stands for dirty files.
 const DIRTY: usize = LANES;
+const _: () = assert!(DIRTY < 64, "a word has a bit for each lane and for marks");
 /// An executor that is kept busy looks for much staged this often.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
@@ -58,6 +59,7 @@ impl<S: Storage> Lanes<S> {
     fn pop(&mut self) -> Option<(u32, usize)> {
         let (id, lane) = self.ready.pop_front()?;
         if let Some(queued) = self.queued.get_mut(id as usize) {
+            debug_assert!(*queued & 1 << lane != 0, "a queued lane is marked");
             *queued &= !(1 << lane);
         }
         Some((id, lane))
@@ -72,6 +74,7 @@ impl<S: Storage> Lanes<S> {
     /// Has a lane visited once more, behind the others.
     fn push(&mut self, id: u32, lane: usize) {
         if let Some(queued) = self.queued.get_mut(id as usize) {
+            debug_assert!(*queued & 1 << lane == 0, "a lane is queued once");
             *queued |= 1 << lane;
         }
         self.ready.push_back((id, lane));

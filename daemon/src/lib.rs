@@ -18,6 +18,9 @@
 //! is only ever handed to the kernel. The worst a client can do is lose its session.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+extern crate invariant;
+
 mod admission;
 mod assembly;
 mod bells;

@@ -54,6 +54,7 @@ impl Pace {
     /// Counts a tick that finds refused bytes; whether they are to be tried again.
     fn is_retry_due(&self) -> bool {
         let ticks = self.refused_ticks.get() + 1;
+        debug_assert!(ticks <= RETRY_TICKS, "a retry starts the count again");
         self.refused_ticks.set(ticks % RETRY_TICKS);
         ticks == RETRY_TICKS
     }
@@ -134,6 +135,7 @@ fn activate<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
 /// Looks at the active files until there are none.
 async fn tick<S: Storage>(core: Rc<Core<S>>) {
     while !core.active.borrow().is_empty() {
+        debug_assert!(core.is_ticking.get(), "one tick task runs");
         core.handle.sleep(TICK).await;
         for session in core.sessions() {
             if session.is_marked.get() {

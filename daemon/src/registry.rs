@@ -54,6 +54,7 @@ impl Registry {
             && (opener.can_write
                 || viewed.writers > 0
                 || openers.iter().any(|other| other.can_write));
+        debug_assert!(!openers.iter().any(|other| other.is(opener.session, opener.slot)));
         let others = if conflicts { openers.clone() } else { Vec::new() };
         openers.push(opener);
         if conflicts {
@@ -78,9 +79,11 @@ impl Registry {
 
     /// Removes a file that was open through a view.
     pub(crate) fn unview(&mut self, identity: Identity, can_write: bool) {
+        debug_assert!(self.viewed.contains_key(&identity), "the view has the file open");
         if let Some(viewed) = self.viewed.get_mut(&identity) {
             viewed.count -= 1;
             viewed.writers -= usize::from(can_write);
+            debug_assert!(viewed.writers <= viewed.count, "writers are openers");
             if viewed.count == 0 {
                 self.viewed.remove(&identity);
             }

@@ -103,6 +103,7 @@ impl<S: Storage> Transfer<S> {
     /// is kept until it is over.
     pub(crate) fn begin(self, permit: Option<Credit>) {
         let Self { core, ticket, file, at, piece, is_write } = self;
+        debug_assert!(ticket.session.segment.has(piece.arena_at, piece.len));
         let (handle, len) = (core.handle.clone(), piece.len);
         if is_write {
             begin(&handle, len, async move {
@@ -329,7 +330,11 @@ async fn read<S: Storage>(
         let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
         match core.storage.read(&descriptor.file, at + done, into).await {
             Ok(0) => break,
-            Ok(len) => done += len as u64,
+            Ok(len) => {
+                done += len as u64;
+                invariant!(done <= piece.len, "storage reads what fits",
+                    else return Err(Errno::IO));
+            }
             Err(_) if done > 0 => break,
             Err(error) => return Err(errno(error)),
         }
@@ -354,7 +359,11 @@ async fn write<S: Storage>(
             Ok(0) if done == 0 => return Err(Errno::IO),
             Err(error) if done == 0 => return Err(errno(error)),
             Ok(0) | Err(_) => break,
-            Ok(len) => done += len as u64,
+            Ok(len) => {
+                done += len as u64;
+                invariant!(done <= piece.len, "storage writes what it gets",
+                    else return Err(Errno::IO));
+            }
         }
     }
     core.count(file.session, |totals| totals.bytes_executed += done);

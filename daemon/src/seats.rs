@@ -47,6 +47,7 @@ impl Seats {
 
     /// Takes a seat for a session; returns its executor.
     pub(crate) fn take(&mut self) -> usize {
+        debug_assert!(!self.taken.is_empty(), "a daemon has an executor");
         let few = self.taken.iter().position(|taken| *taken < self.few);
         let fewest = || self.taken.iter().enumerate().min_by_key(|(_, taken)| **taken);
         let executor = few.or_else(|| fewest().map(|(index, _)| index)).unwrap_or(0);
@@ -59,6 +60,7 @@ impl Seats {
     /// Gives back the seat of a session that has ended.
     pub(crate) fn leave(&mut self, executor: usize) {
         if let Some(taken) = self.taken.get_mut(executor) {
+            debug_assert!(*taken > 0, "a session is on executor {executor}");
             *taken -= 1;
         }
     }

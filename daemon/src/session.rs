@@ -72,6 +72,7 @@ impl Segment {
             return None;
         }
         let at = self.0.arena_at() + usize::try_from(arena_at).ok()?;
+        debug_assert!(len <= (self.0.bytes().len() - at) as u64, "the arena ends the segment");
         let memory: Arc<dyn Memory> = Arc::<Self>::clone(self);
         Buffer::new(memory, at, usize::try_from(len).ok()?)
     }
@@ -153,6 +154,7 @@ impl<S: Storage> Session<S> {
 
     /// Says whether a lane's client is still to be woken; returns whether it was until now.
     pub(crate) fn is_late(&self, lane: usize, is_late: bool) -> bool {
+        debug_assert!(lane < LANES);
         let (bit, before) = (1 << (lane % LANES), self.late.get());
         self.late.set(if is_late { before | bit } else { before & !bit });
         before & bit != 0
@@ -160,6 +162,7 @@ impl<S: Storage> Session<S> {
 
     /// Says whether a lane's entries are to stay there.
     pub(crate) fn block(&self, lane: usize, is_blocked: bool) {
+        debug_assert!(lane < LANES);
         let (bit, before) = (1 << (lane % LANES), self.blocked.get());
         self.blocked.set(if is_blocked { before | bit } else { before & !bit });
     }
@@ -171,6 +174,7 @@ impl<S: Storage> Session<S> {
 
     /// Puts a file into its slot.
     pub(crate) fn insert(&self, file: Rc<OpenFile<S>>) {
+        debug_assert!(self.is_free(file.slot), "slot {} is free", file.slot);
         if let Some(slot) = self.files.borrow_mut().get_mut(file.slot as usize) {
             *slot = Some(file);
             self.file_count.set(self.file_count.get() + 1);
@@ -261,6 +265,7 @@ impl<S: Storage> Ticket<S> {
     pub(crate) fn acknowledge(&self) {
         let lanes = self.session.lanes.borrow();
         let shared = self.session.segment.shared().lane(self.lane);
+        debug_assert!(shared.is_some(), "a request came from lane {}", self.lane);
         if let (Some(responder), Some(lane)) = (lanes.get(self.lane), shared) {
             responder.acknowledge(lane, self.seq, self.state(Phase::Acknowledged));
         }
@@ -271,6 +276,7 @@ impl<S: Storage> Ticket<S> {
         let state = self.state(Phase::Completed);
         let mut lanes = self.session.lanes.borrow_mut();
         let shared = self.session.segment.shared().lane(self.lane);
+        debug_assert!(shared.is_some(), "a request came from lane {}", self.lane);
         if let (Some(responder), Some(lane)) = (lanes.get_mut(self.lane), shared) {
             responder.complete(lane, self.seq, state, value(verdict));
             let can_wait = responder.owes(lane) && verdict.unwrap_or(0) < WORTH_A_WAKE_UP;
@@ -286,6 +292,7 @@ impl<S: Storage> Ticket<S> {
 
 impl<S: Storage> Drop for Ticket<S> {
     fn drop(&mut self) {
+        debug_assert!(self.session.in_flight.get() > 0, "a ticket is counted once");
         let left = self.session.in_flight.get() - 1;
         self.session.in_flight.set(left);
         if left == 0 {

@@ -55,6 +55,7 @@ impl Turns {
 
     /// Gives back the turn, or a share of it; whether it is free now.
     pub(crate) fn leave(&self) -> bool {
+        debug_assert!(!self.is_free(), "a turn that is left was taken");
         self.holders.set(match self.holders.get() {
             Holders::Together(count @ 2..) => Holders::Together(count - 1),
             _ => Holders::Nobody,
@@ -71,6 +72,7 @@ impl Turns {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
+        debug_assert!(self.0.claims.get() > 0, "a claim is counted once");
         self.0.claims.set(self.0.claims.get() - 1);
     }
 }

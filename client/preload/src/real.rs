@@ -46,6 +46,7 @@ impl Rest {
     fn next(&mut self) -> &[u8] {
         self.from += self.bytes().iter().take_while(|byte| **byte == b'/').count();
         let start = self.from;
+        debug_assert!(start <= size_of::<Path>(), "the rest is at the end of its room");
         self.from += self.bytes().iter().take_while(|byte| **byte != b'/').count();
         self.bytes.get(start..self.from).unwrap_or_default()
     }
@@ -75,6 +76,7 @@ impl Found<'_> {
     }
 
     fn cut(&mut self, len: usize) {
+        debug_assert!(len <= self.len, "names are cut off");
         self.len = len;
         if let Some(end) = self.bytes.get_mut(len) {
             *end = 0;

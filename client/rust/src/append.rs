@@ -22,6 +22,7 @@ use crate::{
 
 /// Most bytes that a daemon writes to a file of its node by one call.
 const WHOLE_MAX: u64 = 256 << 10;
+const _: () = assert!(WHOLE_MAX.is_power_of_two(), "a log grows to hold a whole append");
 
 /// Most bytes appended by one call that stay together.
 pub(crate) const fn whole_max(file: &OpenFile) -> u64 {
@@ -62,9 +63,11 @@ pub(crate) fn accept(
             };
             let copied = log.copy(target, rest);
             position += copied as u64;
+            invariant!(copied > 0, "reserved space takes bytes", else return Ok(false));
             rest = rest.get(copied..).unwrap_or_default();
         }
     }
+    debug_assert_eq!(position, range.start + len, "all of an append is copied");
     log.producer.publish(link.shared, APPEND, len);
     log.note(0, u64::MAX);
     tell(link, log);
@@ -92,6 +95,7 @@ pub(crate) fn write(
 /// The first of two runs of a ring of `len` bytes, with the second one if that only goes on at the
 /// ring's start: one call writes both.
 pub(crate) fn joined(runs: &[Run; 2], len: u64) -> Run {
+    debug_assert!(len.is_power_of_two(), "positions wrap by a mask");
     let [mut run, next] = *runs;
     let wraps = (run.start + run.len) & (len - 1) == 0;
     let continues = if run.file_at == APPEND {
@@ -130,6 +134,7 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
     };
     let mut file = |at, into: &mut [u8]| io::retry_on_intr(|| io::pread(&reader, &mut *into, at));
     let mut record = |at: u64, into: &mut [u8]| {
+        debug_assert!(at <= run.len, "the record is of the run");
         let staged = place(link, log, run.start + at, (run.len - at).min(into.len() as u64));
         Ok(copy_out(into, staged.unwrap_or_default()))
     };

@@ -43,6 +43,7 @@ impl Arena {
     /// The `part`th part of what is free, as a power of two, and at least a block: who takes no
     /// more at a time leaves something for many others.
     pub(crate) fn share(&self, part: u64) -> u64 {
+        debug_assert!(part > 0, "a share is a part of what is free");
         let used: u32 = self.used.iter().map(|word| word.count_ones()).sum();
         let free = self.blocks.saturating_sub(u64::from(used));
         BLOCK << (free / part).checked_ilog2().unwrap_or(0)
@@ -50,6 +51,7 @@ impl Arena {
 
     /// Takes `len` bytes, a power of two of at least 64 KiB; returns where they start.
     pub(crate) fn take(&mut self, len: u64) -> Option<u64> {
+        debug_assert!(len > 0, "a range has bytes");
         let count = len.div_ceil(BLOCK).next_power_of_two();
         let mut first = 0;
         while first + count <= self.blocks {
@@ -64,6 +66,7 @@ impl Arena {
 
     /// Gives back `len` bytes at `at` that were taken.
     pub(crate) fn give(&mut self, at: u64, len: u64) {
+        debug_assert!(at % BLOCK == 0 && self.is_used(at / BLOCK), "{at} was taken");
         self.mark(at / BLOCK, len.div_ceil(BLOCK).next_power_of_two(), false);
     }
 
@@ -76,6 +79,7 @@ impl Arena {
         let at = self.take(len)?;
         *self.lent.get_mut(index(at)?)? = u16::try_from(count).ok()?;
         self.lent_blocks += count;
+        debug_assert!(self.lent_blocks <= self.blocks / LENT_SHARE, "the program has its share");
         Some(at..at + count * BLOCK)
     }
 
@@ -83,6 +87,7 @@ impl Arena {
     pub(crate) fn regain(&mut self, at: u64) -> Option<Range<u64>> {
         let lent = self.lent.get_mut(index(at)?).filter(|_| at % BLOCK == 0)?;
         let count = u64::from(core::mem::take(lent));
+        debug_assert!(count <= self.lent_blocks, "every lent block is counted");
         (count > 0).then(|| {
             self.mark(at / BLOCK, count, false);
             self.lent_blocks -= count;
@@ -92,6 +97,7 @@ impl Arena {
 
     /// The part of the `len` bytes at `at` that nobody has touched yet, once.
     pub(crate) fn untouched(&mut self, at: u64, len: u64) -> Option<(u64, u64)> {
+        debug_assert!(at % BLOCK == 0, "ranges are of whole blocks");
         let (start, end) = (at.max(self.populated), at + len);
         if start >= end {
             return None;

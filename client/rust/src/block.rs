@@ -30,14 +30,23 @@ impl Part {
         Self { arena_at, len: len.min(most) }
     }
 
-    fn bytes(&self, connection: &'static Connection) -> &'static [core::sync::atomic::AtomicU8] {
-        let start = usize::try_from(self.arena_at).unwrap_or(usize::MAX);
-        connection.session.arena().get(start..start.saturating_add(self.len)).unwrap_or_default()
+    fn bytes(
+        &self,
+        connection: &'static Connection,
+    ) -> Result<&'static [core::sync::atomic::AtomicU8], Lost> {
+        let start = usize::try_from(self.arena_at).map_err(|_| Lost)?;
+        let bytes = connection.session.arena().get(start..start.saturating_add(self.len));
+        Ok(invariant!(some bytes, "the block is in the arena", else return Err(Lost)))
     }
 
     /// Fills it with what stands in `data` behind the first `skip` bytes.
-    fn gather(&self, connection: &'static Connection, data: &[&[u8]], mut skip: usize) {
-        let mut room = self.bytes(connection);
+    fn gather(
+        &self,
+        connection: &'static Connection,
+        data: &[&[u8]],
+        mut skip: usize,
+    ) -> Result<(), Lost> {
+        let mut room = self.bytes(connection)?;
         for piece in data {
             let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
             skip -= skip.min(piece.len());
@@ -45,6 +54,8 @@ impl Part {
             copy_in(room, rest.get(..len).unwrap_or_default());
             room = room.get(len..).unwrap_or_default();
         }
+        invariant!(room.is_empty(), "a part is as long as its bytes", else return Err(Lost));
+        Ok(())
     }
 
     /// Has the daemon execute a request on it; returns the bytes that it moved.
@@ -80,7 +91,7 @@ impl Locked {
             let request = Request::Read { file: link.slot, at, len, arena_at };
             match part.ask(link, request)? {
                 Ok(moved) => {
-                    let bytes = part.bytes(link.connection).get(..moved).unwrap_or_default();
+                    let bytes = part.bytes(link.connection)?.get(..moved).unwrap_or_default();
                     done += copy_out(rest, bytes);
                     if moved < part.len {
                         break;
@@ -134,7 +145,7 @@ impl Locked {
         let len = data.iter().map(|piece| piece.len()).sum();
         while *done < len {
             let part = Part::of(*block, len - *done);
-            part.gather(link.connection, data, *done);
+            part.gather(link.connection, data, *done)?;
             let at = if start == APPEND { 0 } else { start + *done as u64 };
             let part_len = u32::try_from(part.len).unwrap_or(u32::MAX);
             let request =

@@ -91,6 +91,10 @@ fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> 
             continue;
         }
         let written = write_oldest(link, log, &consumer, fd, is_whole);
+        debug_assert!(
+            written.is_ok_and(|len| len <= log.producer.capacity()) || written.is_err(),
+            "a drain writes what the log holds"
+        );
         // The daemon may have released it meanwhile, had it taken this process for stopped.
         let Some(claim) = shared.begin_release(claim) else { continue };
         match written {
@@ -133,6 +137,7 @@ fn write_oldest(
     }
     let first = place(link, log, run.start, run.len).ok_or(Errno::FAULT)?;
     let second = place(link, log, run.start + first.len() as u64, run.len - first.len() as u64);
+    debug_assert!(first.len() as u64 <= run.len, "a run is cut where the log ends");
     let pieces = [first, second.ok_or(Errno::FAULT)?];
     let began = now();
     let written = if run.file_at == APPEND {

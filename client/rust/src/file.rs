@@ -22,6 +22,7 @@ use crate::{bundle::Bundled, connection::Connection, rest::AtRest, table::FileId
 
 /// Files that are looked after at a time; more are left to the kernel.
 pub(crate) const FILES_MAX: usize = 4096;
+const _: () = assert!(FILES_MAX <= 1 << 16, "two bytes name an entry");
 
 /// The position right after an append, which is known once that is drained; or the kernel has it.
 pub(crate) const AT_END: u64 = u64::MAX;
@@ -222,6 +223,7 @@ impl OpenFile {
     /// nothing is in the way of staging it.
     #[inline]
     pub(crate) fn written_on(&mut self, id: FileId) -> Option<(Link, &mut Log)> {
+        debug_assert!(self.link.is_some() || self.log.is_none(), "a log belongs to a link");
         let is_open = self.generation == id.generation && self.number_count > 0;
         let is_plain = self.access.writable
             && !self.access.append
@@ -279,6 +281,7 @@ impl OpenFile {
 impl Log {
     /// Remembers that `len` bytes at `at` were staged.
     pub(crate) fn note(&mut self, at: u64, len: u64) {
+        debug_assert!(len > 0, "staged bytes have a range");
         let (from, to) = self.dirty;
         self.dirty = (from.min(at), to.max(at.saturating_add(len)));
     }
@@ -334,6 +337,7 @@ impl Files {
             if place.number_count > 0 {
                 continue;
             }
+            debug_assert!(place.link.is_none() && place.log.is_none(), "a free entry has no link");
             let id = FileId::new(u16::try_from(index).ok()?, place.generation.wrapping_add(1));
             *place = OpenFile { generation: id.generation, number_count: 1, ..file };
             entry.is_staged.store(false, Ordering::Relaxed);

@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 #![no_std]
 
+#[macro_use]
+extern crate invariant;
 #[cfg(test)]
 extern crate std;
 

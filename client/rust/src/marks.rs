@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::file::identity;
 
 const WORDS: usize = 1024;
+const _: () = assert!(WORDS * 64 == 1 << 16, "two bytes name a bit");
 /// 2^64 by the golden ratio, odd.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 

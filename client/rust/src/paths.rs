@@ -66,6 +66,7 @@ impl AbsolutePath {
             }
         }
         let known = without_mirror(config.folder(), this.bytes()).len();
+        debug_assert!(known <= this.len, "a mirror's prefix is cut off");
         if known < this.len {
             this.bytes.copy_within(this.len - known..this.len, 0);
             (this.len, this.is_mirrored) = (known, true);
@@ -145,6 +146,7 @@ impl AbsolutePath {
     }
 
     fn push(&mut self, part: &[u8]) -> Option<()> {
+        debug_assert!(self.len <= PATH_MAX, "the path is in its room");
         self.bytes.get_mut(self.len..self.len + part.len())?.copy_from_slice(part);
         self.len += part.len();
         Some(())

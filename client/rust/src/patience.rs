@@ -23,6 +23,8 @@ const LOOKS_MIN: u32 = 32;
 /// At the least bound, one vain wait in so many is granted the largest, to find out whether it
 /// pays.
 const TRIAL_EVERY: u32 = 64;
+const _: () =
+    assert!(LOOKS_MAX / LOOKS_MIN * LOOKS_MIN == LOOKS_MAX && LOOKS_MIN.is_power_of_two());
 
 /// Bytes that the daemon moves in less time than the largest bound, on a slow core too.
 const MOVED_MEANWHILE: u64 = 64 << 10;
@@ -48,6 +50,7 @@ impl Patience {
         }
         let bound = self.looks.load(Ordering::Relaxed);
         let vain = self.vain.load(Ordering::Relaxed);
+        debug_assert!((LOOKS_MIN..=LOOKS_MAX).contains(&bound), "the bound is kept in its range");
         let is_trial = vain >= TRIAL_EVERY;
         let times = u32::try_from(1 + len / MOVED_MEANWHILE).unwrap_or(u32::MAX);
         let looks = times.saturating_mul(if is_trial { LOOKS_MAX } else { bound });

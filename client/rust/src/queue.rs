@@ -130,6 +130,7 @@ impl Queue {
         let transfer = *transfer;
         let flight = Flight { transfer, id, slot, is_placeholder, arena_at, lane, sent };
         if let Some(place) = self.flights.get_mut(self.started % DEPTH_MAX) {
+            debug_assert!(place.is_none(), "a full queue refuses");
             *place = Some(flight);
         }
         self.started = self.started.wrapping_add(1);
@@ -150,6 +151,7 @@ impl Queue {
         let held = self.lanes.get_mut(lane).and_then(Option::as_mut);
         let answer = held.map_or(Err(Lost), |held| held.wait(sent));
         drop(slot);
+        debug_assert!(self.started != self.finished, "what finishes was started");
         self.finished = self.finished.wrapping_add(1);
         self.give_back();
         if transfer.is_write && is_placeholder {
@@ -250,7 +252,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.1.held_count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.1.held_count.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a held lane is counted once");
     }
 }
 
@@ -327,6 +330,7 @@ impl Client {
             if !is_write {
                 copy_in(part, block.get(..moved).unwrap_or_default());
             }
+            debug_assert!(moved <= part.len(), "no more is moved than there is");
             done += moved;
             if moved < part.len() {
                 break;

@@ -120,7 +120,9 @@ impl DerefMut for Room {
 impl Drop for Block {
     fn drop(&mut self) {
         let (Some(owner), Some(taken)) = (OWNERS.get(self.0), TAKEN.get(self.0)) else { return };
-        if taken.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let before = taken.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a room is counted once");
+        if before == 1 {
             // A handler that came in between may have given it up already.
             let (order, failed) = (Ordering::Release, Ordering::Relaxed);
             match owner.compare_exchange(thread(), NOBODY, order, failed) {

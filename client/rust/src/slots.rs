@@ -109,6 +109,7 @@ impl Slots {
     /// Keeps a slot that is taken for one more user.
     fn hold(&mut self, slot: u32) {
         if let Some(used) = self.used.get_mut(slot as usize) {
+            debug_assert!(*used > 0, "slot {slot} is in use");
             *used += 1;
         }
     }
@@ -116,6 +117,7 @@ impl Slots {
     /// Gives a slot back; it is free once all its users have.
     fn give(&mut self, slot: u32) {
         if let Some(used) = self.used.get_mut(slot as usize) {
+            debug_assert!(*used > 0, "slot {slot} is in use");
             *used = used.saturating_sub(1);
         }
     }

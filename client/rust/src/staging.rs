@@ -50,6 +50,8 @@ const LOG_SHARE: u64 = 4;
 const LARGE_SHARE: u64 = 2;
 /// One that its client drains takes no more than this: every file that has a slot finds room.
 const OWN_SHARE: u64 = 64;
+const _: () = assert!(OWN_LEN.is_power_of_two() && DAEMONS_LEN.is_power_of_two());
+const _: () = assert!(LOG_MIN <= OWN_LEN && OWN_LEN <= DAEMONS_LEN);
 /// Bytes of a log that have memory behind them before they are first written.
 const POPULATED_LEN: u64 = OWN_LEN;
 /// Bytes copied before the daemon may see them: it drains while the next ones are copied.
@@ -87,6 +89,7 @@ pub(crate) fn link(
     if connection.is_lost() || connection.session.shared().is_closing() {
         return Err(Reason::DaemonLost);
     }
+    debug_assert!(file.link.is_none() && file.log.is_none(), "a file has one link");
     let is_own = file.drains_here();
     let log = if with_log { Some(new_log(connection, file).ok_or(Reason::Credit)?) } else { None };
     let Some(slot) = Slot::take(connection) else {
@@ -127,6 +130,7 @@ pub(crate) fn link(
 
 /// Gives a file that is linked without a log, to be read, a log to be written.
 pub(crate) fn attach(file: &mut OpenFile, link: Link) -> Result<(), Reason> {
+    debug_assert!(file.log.is_none(), "a file has one log");
     let log = new_log(link.connection, file).ok_or(Reason::Credit)?;
     link.shared.set_drained_by_client(log.is_own);
     let request =
@@ -174,7 +178,8 @@ pub(crate) fn accept(
                 continue;
             };
             done += len;
-            rest = rest.get(len..).unwrap_or_default();
+            rest = invariant!(some rest.get(len..), "a piece of the data is accepted",
+                else return Err((done, Failure::Refused(Errno::IO))));
             tell(link, log);
         }
     }
@@ -190,6 +195,7 @@ pub(crate) fn tell(link: Link, log: &mut Log) {
         watch(link, log);
     }
     let head = log.producer.head();
+    debug_assert!(head >= log.kicked, "positions count up");
     if !log.is_own && head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
         log.kicked = head;
         link.connection.kick(link.slot as usize);
@@ -217,6 +223,7 @@ fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize>
     let range = log.producer.reserve(link.shared, to, wanted as u64)?;
     let target = place(link, log, range.start, range.end - range.start)?;
     let len = log.copy(target, data);
+    debug_assert!(len as u64 <= range.end - range.start, "only reserved space is written");
     log.producer.publish(link.shared, to, len as u64);
     if to == APPEND {
         log.note(0, u64::MAX);
@@ -230,6 +237,7 @@ impl Log {
     /// Adds what was staged since this was last called to the counters: not at each write.
     pub(crate) fn count(&mut self, link: Link) {
         let head = self.producer.head();
+        debug_assert!(head >= self.counted, "positions count up");
         let staged = head - self.counted;
         self.counted = head;
         let counters = &link.connection.session.shared().counters;
@@ -338,6 +346,7 @@ fn move_to(link: Link, log: &mut Log, len: u64) -> Result<(), Failure> {
 /// Has the daemon drain the log up to `upto`, and waits for that. What it is refused with is owed
 /// by the slot.
 pub(crate) fn flush(link: Link, log: &mut Log, upto: u64) -> Result<(), Lost> {
+    debug_assert!(upto <= log.producer.head(), "published bytes are flushed");
     log.producer.refresh(link.shared);
     if log.producer.head() - log.producer.waiting() < upto {
         // What the request itself meets says that the daemon has no such file: nobody will drain it
@@ -429,6 +438,7 @@ fn give_position(position: u64, fd: BorrowedFd<'_>, appended_to: Option<u64>) {
 /// Where `len` bytes from a log's `position` on lie, as far as they do not wrap.
 pub(crate) fn place(link: Link, log: &Log, position: u64, len: u64) -> Option<&'static [AtomicU8]> {
     let at = log.producer.ring_at(position);
+    debug_assert!(at < log.producer.capacity());
     let start = usize::try_from(log.at + at).ok()?;
     let len = usize::try_from(len.min(log.producer.capacity() - at)).ok()?;
     link.connection.session.arena().get(start..start + len)
@@ -447,6 +457,7 @@ fn new_log(connection: &Connection, file: &OpenFile) -> Option<Log> {
 }
 
 fn log_of(connection: &Connection, len: u64, is_own: bool) -> Option<Log> {
+    debug_assert!(len.is_power_of_two(), "positions wrap by a mask");
     let mut arena = connection.arena.lock().ok()?;
     let at = arena.take(len)?;
     if let Some((from, len)) = arena.untouched(at, len.min(POPULATED_LEN)) {

@@ -16,6 +16,8 @@ const OPENED: u32 = 1 << 30;
 const WRITTEN: u32 = 1 << 29;
 const TURNS: u32 = WRITTEN;
 const GENERATIONS: u32 = 1 << 15;
+const _: () = assert!(FILE == GENERATIONS << 16, "a file has an index and a generation");
+const _: () = assert!(OPENED & FILE == 0 && OWN < WRITTEN && WRITTEN < OPENED);
 
 /// Meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,6 +30,7 @@ use crate::{
 
 /// Bytes the daemon reads ahead of a sequential reader,
 const WINDOW: u64 = 1 << 20;
+const _: () = assert!(WINDOW % crate::arena::BLOCK == 0, "a window is made of blocks");
 /// and never more than this part of what is free of the arena.
 const WINDOW_SHARE: u64 = 8;
 /// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
@@ -102,6 +103,7 @@ impl Locked {
             let wanted = buffer.len();
             match self.read_through(buffer, from + done as u64) {
                 Ok(Ok(len)) => {
+                    debug_assert!(len <= wanted, "no more is read than fits");
                     done += len;
                     if len < wanted {
                         break;
@@ -191,6 +193,7 @@ impl Window {
 
     /// Copies what the window has of the bytes at `from`; returns how many.
     fn copy(&self, link: Link, buffer: &mut [u8], from: u64) -> usize {
+        debug_assert!(self.filled <= self.len, "the window holds what was filled");
         let skip = from.saturating_sub(self.from).min(self.filled);
         let start = usize::try_from(self.at + skip).unwrap_or(usize::MAX);
         let end = usize::try_from(self.at + self.filled).unwrap_or(usize::MAX);
@@ -205,6 +208,7 @@ impl Window {
         (at, len): (u64, u64),
         arena_at: u64,
     ) -> Result<Sent, Lost> {
+        debug_assert!(len <= self.len, "a window is asked for what it holds");
         let short = u32::try_from(len).unwrap_or(u32::MAX);
         let request = Request::Read { file: link.slot, at, len: short, arena_at };
         let sent = lane.submit(request).ok_or(Lost)?;
@@ -253,6 +257,7 @@ impl Pipeline<'_> {
     /// Asks for the next piece, into half `index` of the window.
     fn ask(&mut self, index: u64) -> Result<Option<Piece>, Lost> {
         let half = self.window.len / 2;
+        debug_assert!(self.next <= self.end && half > 0, "pieces end where the read does");
         let len = (self.end - self.next).min(half);
         if len == 0 {
             return Ok(None);

@@ -28,6 +28,7 @@ use crate::{
 /// Writes from this length on are staged only where that has proven cheaper, bytes: below it a call
 /// costs more than a copy everywhere.
 const LONG: usize = 16 << 10;
+const _: () = assert!(LONG as u64 <= staging::LOG_MIN, "any log holds a small write");
 
 impl Client {
     /// Writes at the file position. As `write(2)`.
@@ -56,6 +57,7 @@ impl Client {
         let start = entry.position.load(Ordering::Relaxed);
         let end = start.checked_add(len).filter(|end| i64::try_from(*end).is_ok())?;
         let target = log.reserve_on(link, start, len)?;
+        debug_assert_eq!(target.len(), data.len(), "all of a small write is reserved");
         // A signal handler that comes in between writes before this, or behind it.
         let (ok, err) = (Ordering::Relaxed, Ordering::Relaxed);
         entry.position.compare_exchange(start, end, ok, err).ok()?;
@@ -174,6 +176,7 @@ impl Client {
             }
         };
         let moved = wrote.unwrap_or(0);
+        debug_assert!(moved <= len, "no more is written than there is");
         if moved < len && at.is_none() && !file.access.append {
             file.put_position(start + moved as u64)?;
         }
@@ -367,7 +370,9 @@ impl Locked {
     fn stage(&mut self, data: &[&[u8]], start: u64) -> io::Result<usize> {
         let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
         let (len, whole_max) = (total(data), append::whole_max(file));
-        let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return Ok(0) };
+        let ready = file.link.zip(file.log.as_mut());
+        let (link, log) = invariant!(some ready, "a file that stages has a log",
+            else return Err(Errno::IO));
         refused(link, log, fd).map_or(Ok(()), Err)?;
         let mut staged = staging::accept(link, log, fd, data, start, whole_max);
         let waits = file.is_synchronous

@@ -45,6 +45,7 @@ impl Volume {
         let mut tasks = Vec::new();
         let taken = async {
             self.keep(&data, &mut tasks).await?;
+            debug_assert_eq!(tasks.len(), data.len(), "every file with bytes has a task");
             let mut given = tasks.iter().copied();
             let next = |file: &Small| if file.data.is_empty() { None } else { given.next() };
             let of_files: Vec<Option<u64>> = files.iter().map(next).collect();
@@ -61,6 +62,7 @@ impl Volume {
 /// Changes that make the files, with their bytes in these tasks.
 fn changes(tree: &Tree, files: &[Small], tasks: &[Option<u64>]) -> Result<Vec<Change>, Errno> {
     let (mut changes, mut folders) = (Vec::new(), Vec::new());
+    debug_assert_eq!(files.len(), tasks.len());
     for (file, task) in files.iter().zip(tasks) {
         let kind = ((REGULAR, file.mode), *task);
         for change in tree.make_as(file.inode, &file.found, kind, file.time)? {

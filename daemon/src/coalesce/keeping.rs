@@ -49,6 +49,7 @@ impl Volume {
             self.fill(&member, first, all.get(done..end).unwrap_or_default()).await?;
             done = end;
         }
+        debug_assert_eq!(done, all.len(), "every file is kept once");
         Ok(())
     }
 
@@ -78,7 +79,8 @@ impl Volume {
             for piece in data.iter().filter(|piece| !piece.is_empty()) {
                 if !run.take(at, piece) {
                     run.write(self.machine(), &member.data).await?;
-                    run.take(at, piece);
+                    let is_taken = run.take(at, piece);
+                    debug_assert!(is_taken, "an empty run takes any piece");
                 }
                 at += piece.len() as u64;
             }

@@ -86,6 +86,7 @@ impl Member {
 
     /// Makes the file long enough for so many blocks: what nobody writes there is to read as zeros.
     pub(super) async fn lengthen(&self, machine: &Machine, rows: u64) -> io::Result<()> {
+        debug_assert!(!self.is_packed, "a dense member ends where its last chunk does");
         if self.rows.get() >= rows {
             return Ok(());
         }

@@ -107,6 +107,7 @@ impl Volume {
             member.unplaced.set(0);
             return Err(why);
         }
+        debug_assert!(lens.len() as u64 <= member.unplaced.get(), "the member has these tasks");
         member.unplaced.set(member.unplaced.get().saturating_sub(lens.len() as u64));
         let first_task = member.first_task + u64::from(first);
         for (local, task) in (first..).zip(first_task..).take(lens.len()) {

@@ -56,6 +56,8 @@ const SHAPE: Shape = Shape {
 const BLOCKS_MIN: u64 = 16;
 const TASKS_MIN: u64 = 16;
 const CHUNK_LEN_MIN: u64 = 4096;
+const _: () = assert!(SHAPE.chunk_len % CHUNK_LEN_MIN == 0 && SHAPE.small_len <= SHAPE.chunk_len);
+const _: () = assert!(DENSE.first <= DENSE.most && DENSE_FEW.most <= DENSE.most);
 
 impl Shape {
     /// Shape where a file may have so many bytes (`ulimit -f`).

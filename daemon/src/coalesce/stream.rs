@@ -89,6 +89,7 @@ impl Stream {
 
     /// It has got a chunk, which holds zeros unless it `is_soiled`.
     pub(super) fn settle(&self, place: Place, is_soiled: bool) {
+        debug_assert!(self.member.is_packed && self.len() == 0, "chunks are given to new streams");
         self.place.set(place);
         self.keep_within_chunk();
         self.is_soiled.set(is_soiled);
@@ -101,6 +102,7 @@ impl Stream {
 
     /// Another stream has the bytes of its file from now on: who waits to write here writes there.
     pub(super) fn leave(&self, _: Held<'_>) {
+        debug_assert!(!self.is_moved.get(), "a stream moves once");
         self.is_moved.set(true);
     }
 
@@ -234,6 +236,7 @@ impl Stream {
     ) -> io::Result<usize> {
         let wanted = from.len() as u64;
         let end = at.checked_add(wanted).ok_or(Errno::FBIG)?;
+        debug_assert!(!self.turns.is_free(), "the caller holds the stream");
         self.lengthen(machine, end).await?;
         let mut done = 0;
         while done < wanted {
@@ -315,6 +318,7 @@ impl Stream {
 
     /// The stream has another length, or where the journal cannot say so the one it had.
     async fn change_len(&self, machine: &Machine, (old, len): (u64, u64)) -> io::Result<()> {
+        debug_assert_eq!(self.len(), old, "one call changes the length");
         let between = (old.min(len), old.max(len));
         let told = self.tell(machine, len, between).await;
         match told {
@@ -331,6 +335,9 @@ impl Stream {
     async fn tell(&self, machine: &Machine, len: u64, (from, to): (u64, u64)) -> io::Result<()> {
         let journal = self.member.journal()?;
         let (key, chunk_len) = (self.key, self.place.get().chunk_len);
+        debug_assert!(from <= to);
+        invariant!(chunk_len > 0, "a stream with bytes has a chunk",
+            else return Err(Errno::FBIG.into()));
         let blocks = from / chunk_len..to.div_ceil(chunk_len);
         let (first, count) = (blocks.start, blocks.end - blocks.start);
         let slot = move |step| -> io::Result<(u64, Vec<u8>)> {
@@ -400,6 +407,7 @@ impl Stream {
 
     /// Takes in that so many bytes were written, and the journal says so.
     pub(super) fn is_written(&self, len: u64) {
+        debug_assert!(len <= self.place.get().chunk_len, "a kept file is in one chunk");
         self.len.set(len);
     }
 

@@ -33,6 +33,7 @@ impl Lines {
     pub(super) fn next(&mut self, device: u64) -> Option<(u32, u32)> {
         let line = self.line(device);
         let next = line.queue.pop();
+        debug_assert!((1..=WORKERS_MAX).contains(&line.workers), "a worker asks");
         if next.is_none() {
             line.workers -= 1;
             self.0.retain(|line| line.workers > 0);

@@ -45,11 +45,21 @@ pub(super) fn batches(runs: &[Run]) -> Vec<Batch> {
         add(&mut open, *run);
     }
     done.append(&mut open);
+    debug_assert_eq!(
+        len_of(runs),
+        done.iter().map(|batch| len_of(&batch.pieces)).sum::<u64>(),
+        "every run is in one batch"
+    );
     done
+}
+
+fn len_of(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| run.len).sum()
 }
 
 /// The appends of `runs`: those that the end of a ring of `log_len` bytes has parted go together.
 pub(super) fn appends(runs: &[Run], log_len: u64) -> Vec<Run> {
+    debug_assert!(log_len.is_power_of_two(), "positions wrap by a mask");
     let mut appends: Vec<Run> = Vec::with_capacity(runs.len());
     for run in runs {
         match appends.last_mut() {
@@ -74,6 +84,7 @@ pub(super) fn joined(runs: [Run; 2], count: usize, log_len: u64) -> u64 {
 
 /// Adds a run that overlaps nothing, joined to its neighbours.
 fn add(open: &mut Vec<Batch>, run: Run) {
+    debug_assert!(open.is_sorted_by(|a, b| a.end() <= b.file_at), "open batches are disjoint");
     let index = open.partition_point(|batch| batch.file_at < run.file_at);
     let before = index.checked_sub(1).and_then(|before| open.get_mut(before));
     let index = match before {

@@ -53,6 +53,7 @@ impl Queue {
     /// Says that the file taken cost `len` bytes, after it was put back if more of it is wanted.
     pub(super) fn spent(&mut self, session: u32, len: u64) {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.session == session) {
+            debug_assert!(entry.unpaid > 0, "session {session} took a slot");
             entry.spent += len;
             entry.unpaid = entry.unpaid.saturating_sub(1);
         }

@@ -16,6 +16,7 @@ use crate::{
 
 /// Bytes read at once while loading tables: what a hostile count can make us allocate.
 const SLAB_LEN: usize = 1 << 16;
+const _: () = assert!(SLAB_LEN % 8 == 0, "a slab holds whole integers");
 
 /// Used bytes of every block of every task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +80,7 @@ impl Table {
     /// Offset of the block count of task `task`.
     #[must_use]
     pub fn count_at(&self, task: u32) -> u64 {
+        debug_assert!(task == 0 || task < self.task_count, "task {task} is of this file");
         self.at + 8 * u64::from(task)
     }
 
@@ -142,6 +144,7 @@ impl Table {
             first.push(total);
             Ok(())
         })?;
+        debug_assert_eq!(wide(first.len()), tasks + 1, "every task has a count");
         let slots = self.slots();
         demand(file, slots.clone(), wide(total).saturating_mul(8), (Part::Blocks, number))?;
         let mut lens = vec![0; total];
@@ -184,6 +187,7 @@ impl Blocks {
     #[must_use]
     pub(crate) fn of(&self, task: usize) -> &[u64] {
         let range = self.first.get(task).zip(self.first.get(task + 1));
+        debug_assert!(range.is_none_or(|(from, to)| from <= to && *to <= self.lens.len()));
         range.and_then(|(from, to)| self.lens.get(*from..*to)).unwrap_or_default()
     }
 

@@ -40,6 +40,7 @@ impl Cursor {
 
     /// Moves on by `len` bytes of the current block, which holds them.
     pub(crate) fn advance(&mut self, len: u64) {
+        debug_assert!(len <= self.left_in_block(), "the block has {} bytes", self.block_len());
         self.in_block += len;
     }
 
@@ -91,6 +92,7 @@ impl Cursor {
             block += 1;
         }
         (self.block, self.before, self.in_block) = (block, before, at - before);
+        debug_assert!(self.in_block <= self.block_len(), "the position is in its block");
         Ok(())
     }
 
@@ -226,6 +228,7 @@ impl Fill {
 
     /// Counts `len` bytes as written; they fit the current block.
     pub(crate) fn advance(&mut self, len: u64) {
+        debug_assert!(len <= self.left_in_block(), "the block is full");
         self.used += len;
     }
 
@@ -239,6 +242,7 @@ impl Fill {
         if moved {
             self.next_block()?;
         }
+        debug_assert!(self.left_in_block() > 0, "a new block has room");
         Ok((self.file_at()?, narrow(self.left_in_block()).min(wished), moved))
     }
 

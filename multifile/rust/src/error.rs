@@ -195,6 +195,7 @@ impl Error {
         put_u32(&mut bytes, code);
         put_u32(&mut bytes, rank);
         put_u64(&mut bytes, u64::from(high) << 32 | u64::from(low));
+        debug_assert_eq!(bytes.len(), Self::ENCODED_LEN, "an error has one length");
         bytes.try_into().unwrap_or_default()
     }
 

@@ -57,6 +57,7 @@ pub(crate) fn tables<S: Storage, U: Usage>(
     }
     for block in 0..blocks {
         for task in 0..tasks {
+            debug_assert!(block > 0 || usage.block_len(task, 0).is_some(), "task {task} is open");
             let len = usage.block_len(task, block).unwrap_or(unused(plan.style));
             slab.put(&order.bytes_u64(len))?;
         }
@@ -71,6 +72,8 @@ pub(crate) fn tables<S: Storage, U: Usage>(
         }
     }
     slab.write()?;
+    invariant!(slab.at == tail.end, "the tables end where the file does",
+        else return Err(Error::Poisoned));
     output.flush()?;
     Ok(tail)
 }
@@ -102,6 +105,7 @@ pub(crate) fn commit<S: Storage>(
     plan: &FilePlan,
     tail: &Tail,
 ) -> Result<()> {
+    debug_assert!(plan.layout.data_at() <= tail.table_at, "the block table is behind the data");
     let order = plan.header.order;
     output.resize(tail.end)?;
     settle(output, plan)?;

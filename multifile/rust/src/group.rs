@@ -138,6 +138,7 @@ impl Threads {
             *slot = mine.to_vec();
         }
         state.arrived += 1;
+        debug_assert!(state.arrived <= self.shared.size, "a rank arrives once");
         if state.arrived == self.shared.size {
             let empty = vec![Vec::new(); state.brought.len()];
             state.last = Arc::new(std::mem::replace(&mut state.brought, empty));

@@ -392,7 +392,12 @@ impl<S: Storage> Growing<S> {
         // File 0 makes the set readable, so it comes last.
         for (number, member) in (0..self.file_count()).zip(&self.members).rev() {
             let first = end.saturating_sub(member.plan.ranks.len());
-            let lens = Lens { plan: &member.plan, lens: lens.get(first..end).unwrap_or_default() };
+            let lens = lens.get(first..end);
+            let lens = invariant!(some lens, "every stream has a length",
+                else return Err(Argument::Task.into()));
+            invariant!(lens.len() == member.plan.ranks.len(), "every stream has a length",
+                else return Err(Argument::Task.into()));
+            let lens = Lens { plan: &member.plan, lens };
             end = first;
             let manner = Manner::without_journal(number, member.plan.header.task_count);
             // By another name by now, or with another file at its own, it is this one all the same.
@@ -437,6 +442,7 @@ impl<F: File> Member<F> {
     /// Has the journal say what all streams use of their blocks: slots next to each other in one
     /// write.
     fn record_all(&self, journal: &F, filled: &[Filled]) -> io::Result<()> {
+        debug_assert!(filled.len() <= self.plan.ranks.len(), "streams are of this file's tasks");
         let has = |filled: &Filled, block| filled.len > 0 && block < filled.block_count();
         let mut row: Vec<_> = (0u32..).zip(filled).filter(|(_, filled)| has(filled, 0)).collect();
         for block in 0.. {

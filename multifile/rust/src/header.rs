@@ -215,6 +215,7 @@ impl Header {
         bytes.extend_from_slice(&self.order.bytes_u64(u64::from(keyval) << 32));
         bytes.extend_from_slice(&self.order.bytes_u64(self.flag2));
         bytes.extend(self.prefix.iter().take(PREFIX_LEN - 1));
+        debug_assert!(bytes.len() < FIXED_LEN, "the prefix ends with a zero");
         bytes.resize(FIXED_LEN, 0);
         bytes
     }

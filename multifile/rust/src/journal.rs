@@ -51,6 +51,7 @@ impl SlotKey {
     /// Offset of the slot in the journal; `None` beyond 64 bits.
     #[must_use]
     pub fn at(&self) -> Option<u64> {
+        debug_assert!(self.task < self.task_count, "task {} is of this file", self.task);
         let row = self.block.checked_mul(u64::from(self.task_count))?;
         row.checked_add(u64::from(self.task))?.checked_mul(SLOT_LEN)
     }
@@ -81,6 +82,7 @@ impl Slot {
             (None, 0) => (0, 0),
             (None, more) => (MORE_PRESENT, more),
         };
+        debug_assert_eq!(self.used & (SUM_PRESENT | MORE_PRESENT), 0, "a length has 62 bits");
         let mut bytes = Vec::with_capacity(16);
         put_u64(&mut bytes, self.used | flag);
         put_u32(&mut bytes, second);
@@ -122,6 +124,7 @@ impl<S: Storage> Journal<S> {
 
     /// Records in a journal that was [begun](Self::begin).
     pub(crate) fn record(&self, key: &SlotKey, slot: Slot) -> io::Result<()> {
+        debug_assert!(!matches!(self, Self::Later(..)), "the journal has begun");
         match (self, key.at()) {
             (Self::Open(file), Some(at)) => write_all(file, &slot.encode(key), at),
             _ => Ok(()),

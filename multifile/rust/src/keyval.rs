@@ -116,6 +116,7 @@ impl<F: File> Records<F> {
             let Some(record) = index.and_then(|index| self.records.get(*index)) else {
                 return Ok(0);
             };
+            debug_assert!(chain.in_record <= record.len, "the position is in its record");
             let left = record.len - chain.in_record;
             if left > 0 {
                 let len = buf.len().min(narrow(left));
@@ -221,6 +222,7 @@ impl<F: File> Records<F> {
                 slot.insert(Chain::default())
             }
         };
+        debug_assert!(chain.records.last() < Some(&self.records.len()), "a chain is in order");
         chain.records.push(self.records.len());
         self.records.push(record);
     }

@@ -76,6 +76,7 @@ impl Layout {
             starts.push(at);
             at = offset(at.checked_add(*chunk))?;
         }
+        debug_assert!(data_at <= at && at <= OFFSET_MAX, "chunks lie behind the tables");
         starts.truncate(chunks.iter().rposition(|chunk| *chunk > 0).map_or(0, |last| last + 1));
         Ok(Self { data_at, chunks, starts, skip: at - data_at })
     }
@@ -99,6 +100,7 @@ impl Layout {
             self.starts.push(at);
             at += chunk;
         }
+        debug_assert_eq!(at, self.data_at + skip, "the chunks of a block have no gaps");
         self.skip = skip;
         Ok(first)
     }
@@ -113,6 +115,7 @@ impl Layout {
     #[must_use]
     pub fn place(&self, task: usize) -> Option<Place> {
         let chunk_len = *self.chunks.get(task)?;
+        debug_assert!(task < self.starts.len() || chunk_len == 0, "a chunk without a place");
         let start_at = self.starts.get(task).copied().unwrap_or(self.data_at + self.skip);
         Some(Place { start_at, chunk_len, skip: self.skip })
     }
@@ -122,6 +125,7 @@ impl Layout {
     pub fn task_at(&self, at: u64) -> Option<usize> {
         let task = self.starts.partition_point(|start| *start <= at).checked_sub(1)?;
         let place = self.place(task)?;
+        debug_assert!(place.start_at <= at, "chunks are in order");
         (at - place.start_at < place.chunk_len).then_some(task)
     }
 
@@ -160,6 +164,7 @@ impl Place {
     ///
     /// [`Error::TooLarge`] when the block would end beyond [`OFFSET_MAX`].
     pub fn block_at(self, block: usize) -> Result<u64> {
+        debug_assert!(self.chunk_len <= self.skip, "blocks of a task do not overlap");
         let skipped = self.skip.checked_mul(wide(block));
         let at = offset(skipped.and_then(|skipped| skipped.checked_add(self.start_at)))?;
         offset(at.checked_add(self.chunk_len)).map(|_| at)

@@ -4,6 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+extern crate invariant;
+
 mod backing;
 mod blocks;
 pub mod catalogue;

@@ -121,6 +121,7 @@ impl<S: Storage> Output<S> {
         }
         self.pending.extend_from_slice(bytes);
         self.owner = owner;
+        debug_assert!(self.pending.len() <= self.buffer_len, "collected bytes fit the buffer");
         Ok(())
     }
 
@@ -251,6 +252,7 @@ impl<S: Storage> Output<S> {
 
     fn tell(&mut self, owner: Option<Owner>) -> io::Result<()> {
         let Some(Owner { task, block, slot }) = owner else { return Ok(()) };
+        debug_assert!(task < self.task_count, "task {task} is of this file");
         let (instance, task_count) = (self.instance, self.task_count);
         self.journal.record(&SlotKey { instance, task_count, task, block }, slot)
     }

@@ -76,7 +76,9 @@ pub(crate) fn chunks(
     let merge = matches!(packing, Packing::Merge { .. });
     let mut chunks = Vec::with_capacity(requests.len());
     for group in packing.groups(requests, fs_block_len, team)? {
-        let members = requests.get(group).unwrap_or_default();
+        let members = requests.get(group);
+        let members = invariant!(some members, "a group consists of tasks",
+            else return Err(Argument::Packing.into()));
         let total = up(sum(members)?)?;
         if merge {
             chunks.push(total);
@@ -90,6 +92,8 @@ pub(crate) fn chunks(
             }
         }
     }
+    invariant!(chunks.len() == requests.len(), "every task is in one group",
+        else return Err(Argument::Packing.into()));
     Ok(chunks)
 }
 
@@ -119,6 +123,7 @@ fn groups_by_bytes(
             }
         }
     }
+    debug_assert_eq!(groups.iter().map(ExactSizeIterator::len).sum::<usize>(), requests.len());
     Ok(groups)
 }
 

@@ -125,6 +125,7 @@ impl<F: File> Physical<F> {
     pub(crate) fn checksum(&self, task: u32, block: u64) -> Result<Option<u32>> {
         let Some(at) = self.checksums_at()? else { return Ok(None) };
         let mut bytes = [0; 4];
+        debug_assert!(task < self.table.task_count, "task {task} is of this file");
         let slot = block * u64::from(self.table.task_count) + u64::from(task);
         let at =
             slot.checked_mul(4).and_then(|skip| skip.checked_add(at)).ok_or(Error::TooLarge)?;
@@ -193,6 +194,7 @@ fn chunk_sums<F: File>(file: &F, number: u32, header: &Header, task: u32) -> Res
         all = all.checked_add(len).filter(|sum| *sum <= OFFSET_MAX).ok_or(damaged)?;
         Ok(())
     })?;
+    debug_assert!(before <= all && wide(index) == tasks, "the table has every task");
     Ok((before, all))
 }
 

@@ -104,6 +104,7 @@ impl Options {
         fs_block_len: u32,
         (number, file_count, task_count): (u32, u32, u32),
     ) -> Header {
+        debug_assert!(number < file_count, "file {number} is of the set");
         let serial = self.style == Style::Serial && file_count == 1;
         Header {
             data_order: self.data_order,
@@ -239,6 +240,7 @@ impl FilePlan {
     /// The header and the tables of global ranks and chunk sizes.
     pub(crate) fn front(&self) -> Vec<u8> {
         let order = self.header.order;
+        debug_assert_eq!(self.ranks.len(), self.layout.chunks().len(), "each task has both");
         let mut bytes = self.header.encode();
         bytes.reserve_exact(16 * self.ranks.len());
         for rank in &self.ranks {
@@ -247,6 +249,7 @@ impl FilePlan {
         for len in self.layout.chunks() {
             bytes.extend_from_slice(&order.bytes_u64(*len));
         }
+        debug_assert_eq!(wide(bytes.len()), self.header.commit_at(), "the commit fields follow");
         bytes
     }
 

@@ -42,6 +42,7 @@ impl Run {
         let like = last.owner.is_in_block_of(owner) && last.len == piece.0;
         // A task never comes back to a block that it left.
         let left = last.owner.task == owner.task && last.owner.block != owner.block;
+        debug_assert!(!left || last.owner.block < owner.block, "a task returns to a block it left");
         if like || left {
             return None;
         }
@@ -51,6 +52,7 @@ impl Run {
 
     /// Returns the slot to record when `piece` is written and the block of `owner` is as that says.
     pub(crate) fn after(&mut self, owner: &Owner, piece: Piece) -> Option<Owner> {
+        debug_assert_eq!(owner.slot.more, 0, "only a run says how its pieces repeat");
         let mut owner = *owner;
         let like = |last: &Last| last.owner.task == owner.task && last.len == piece.0;
         let like = self.last.filter(|last| like(last) && piece.0 > 0 && owner.slot.sum.is_none());

@@ -26,6 +26,7 @@ pub(crate) fn append<F: File>(
         sum = append_zeros(sum, hole_len);
         range.start += hole_len;
         let len = narrow(len_of(&range).min(BUFFER_LEN));
+        debug_assert!(len <= buf.len(), "the buffer holds a piece");
         let part = buf.get_mut(..len).unwrap_or_default();
         read_exactly(file, number, part, range.start)?;
         sum = crc32c::crc32c_append(sum, part);

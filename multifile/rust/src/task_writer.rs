@@ -47,6 +47,7 @@ impl TaskState {
         if written >= MUCH && end > self.reserved && wished > end {
             output.file().reserve(at..at - used + wished);
             self.reserved = wished;
+            debug_assert!(self.reserved <= chunk_len, "reserved space is the task's own");
         }
     }
 
@@ -205,6 +206,7 @@ impl<S: Storage> TaskWriter<'_, S> {
 
     fn owner(&self, len: u64, sum: u32) -> Owner {
         let (block, used) = self.state.fill.block();
+        debug_assert!(len <= self.state.fill.left_in_block(), "the bytes fit their block");
         let slot = Slot::of(used + len, self.checksums.then_some(sum));
         Owner { task: self.local_rank, block: wide(block), slot }
     }
@@ -214,11 +216,14 @@ impl<S: Storage> TaskWriter<'_, S> {
         if !self.checksums {
             return 0;
         }
+        let (block, used) = self.state.fill.block();
+        debug_assert!(used == 0 || block < self.state.sums.len(), "written bytes have a sum");
         let so_far = self.state.sums.get(self.state.fill.block().0).copied().unwrap_or(0);
         crc32c::crc32c_append(so_far, part)
     }
 
     fn accept(&mut self, len: u64, sum: u32) {
+        debug_assert!(self.state.sums.len() <= self.state.fill.block_count());
         self.state.fill.advance(len);
         if self.checksums {
             let block = self.state.fill.block().0;

@@ -117,6 +117,7 @@ impl Requester {
 
     /// Takes the value of a completed entry and frees its slot.
     pub fn take(&mut self, lane: &Lane, seq: u32) -> u64 {
+        debug_assert!(self.owed & bit(seq) != 0, "an answer is taken once");
         self.owed &= !bit(seq);
         lane.completions.get(slot(seq)).map_or(0, |c| c.value.get())
     }
@@ -165,6 +166,7 @@ impl Responder {
 
     /// Stores an intermediate `state` for entry `seq`.
     pub fn acknowledge(&self, lane: &Lane, seq: u32, state: u64) {
+        debug_assert!(self.owing & bit(seq) != 0, "a request is acknowledged before its answer");
         if let Some(completion) = lane.completions.get(slot(seq)) {
             completion.state.store(state, Ordering::Release);
         }
@@ -172,6 +174,7 @@ impl Responder {
 
     /// Stores the final `state` and `value` for entry `seq`; its slot is the client's again.
     pub fn complete(&mut self, lane: &Lane, seq: u32, state: u64, value: u64) {
+        debug_assert!(self.owing & bit(seq) != 0, "a request is answered once");
         self.owing &= !bit(seq);
         if let Some(completion) = lane.completions.get(slot(seq)) {
             completion.value.set(value);

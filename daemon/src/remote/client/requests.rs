@@ -52,6 +52,7 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 const TRANSFERS: u32 = 2 * REQUESTS;
 /// Of the requests, how many may wait for a lock: unlocks always find room.
 const WAITS: u32 = REQUESTS / 4;
+const _: () = assert!(WAITS > 0 && BUFFERS <= REQUESTS);
 /// Bytes of requests that may wait for the stream before more are encoded.
 const UNSENT_LEN_MAX: usize = 256 << 10;
 
@@ -204,8 +205,10 @@ impl<N: Network> Client<N> {
         let is_over = || pending.reply.borrow().is_some() || self.state.borrow().dead.is_some();
         pending.answered.until(is_over).await;
         let mut state = self.state.borrow_mut();
-        state.pending.remove(&id);
+        let removed = state.pending.remove(&id);
+        debug_assert!(removed.is_some(), "request {id} waits until its caller takes the reply");
         state.free_records.extend(pending.record);
+        debug_assert!(state.free_records.len() <= RECORDS as usize, "a record is free once");
         self.idle.notify_all();
         let (value, payload) = pending.reply.take().ok_or(Errno::IO)?;
         Ok((verdict(value)?, payload))
@@ -226,6 +229,8 @@ impl<N: Network> Client<N> {
         self.has_changed.set(self.has_changed.get() || is_change);
         // There is one for every credit.
         let record = if is_once { state.free_records.pop_first() } else { None };
+        invariant!(record.is_some() || !is_once, "there is a record for every credit",
+            else return Err(Errno::IO.into()));
         let (reply, answered) = (RefCell::default(), Notify::new());
         let pending = Rc::new(Pending { request, record, payload, data, reply, answered });
         state.give_up(&request);

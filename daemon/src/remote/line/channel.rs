@@ -29,6 +29,7 @@ const BODY_LEN_MAX: usize = FRAME_LEN_MAX - HEADER_LEN;
 const SUMMED_LEN: usize = 4 << 10;
 /// Bodies up to this length are no matter of the pool.
 const OWN_LEN_MAX: usize = BODY_START_LEN + INLINE_LEN_MAX;
+const _: () = assert!(OWN_LEN_MAX <= BODY_LEN_MAX && SUMMED_LEN <= BODY_LEN_MAX);
 
 /// The direction towards this process, as an input.
 pub(crate) trait Receive: Inlet + 'static {
@@ -317,7 +318,9 @@ impl Outbox {
             len += part.len();
             batch.push(part.into_buffer());
         }
+        debug_assert!(len <= self.0.len.get(), "every part is counted");
         self.0.len.set(self.0.len.get() - len);
+        debug_assert_eq!(self.0.len.get() == 0, parts.is_empty(), "no part is empty");
         batch
     }
 

@@ -340,6 +340,7 @@ impl<S: Storage> Connection<'_, S> {
                 (Ok((value, _)), Some(data)) => {
                     let len = usize::try_from(value).unwrap_or(usize::MAX);
                     let data = joined(data.as_slice().to_vec());
+                    debug_assert!(len <= data.len(), "a read fills its buffer at most");
                     outbox.push_data(reply(value, &[]), data.prefix(len));
                 }
                 (Ok((value, payload)), None) => outbox.push(reply(value, &payload)),
@@ -357,6 +358,8 @@ struct Credit {
 
 impl Drop for Credit {
     fn drop(&mut self) {
+        debug_assert!(self.credits.requests.get() > 0, "a request is counted once");
+        debug_assert!(self.credits.buffers.get() >= self.buffers, "a buffer is counted once");
         self.credits.requests.set(self.credits.requests.get() - 1);
         self.credits.buffers.set(self.credits.buffers.get() - self.buffers);
     }

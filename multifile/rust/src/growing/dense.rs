@@ -46,6 +46,7 @@ impl<S: Storage> Growing<S> {
         });
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
         let first = member.plan.layout.append(&chunks)?;
+        debug_assert!(first + chunks.len() <= member.plan.ranks.len(), "placed tasks exist");
         let bytes: Vec<_> = chunks.iter().map(|len| header.order.bytes_u64(*len)).collect();
         Ok(Placed {
             first: u32::try_from(first).map_err(|_| Error::TooLarge)?,

@@ -26,6 +26,7 @@ impl Filled {
 
     /// Blocks it has; one even if it is empty.
     pub(super) fn block_count(self) -> u64 {
+        debug_assert!(self.len == 0 || self.chunk_len > 0, "bytes are in chunks");
         self.len
             .checked_next_multiple_of(self.chunk_len)
             .map_or(1, |end| end / self.chunk_len.max(1))
@@ -46,6 +47,7 @@ pub(super) struct Lens<'a> {
 
 impl Lens<'_> {
     fn of(&self, task: usize) -> Filled {
+        debug_assert!(task < self.lens.len(), "task {task} has a length");
         let chunk_len = self.plan.layout.place(task).unwrap_or_default().chunk_len;
         Filled { chunk_len, len: self.lens.get(task).copied().unwrap_or(0) }
     }

@@ -79,7 +79,9 @@ impl<S: Storage> Away<S> {
             for (at, len) in line.pieces(u64::from_le_bytes(most)) {
                 let from = narrow(at).min(bytes.len());
                 let part = bytes.get(from..from.saturating_add(len).min(bytes.len()));
-                let mut piece = part.unwrap_or_default().to_vec();
+                let part = invariant!(some part, "a piece is of the bytes",
+                    else return Err(Error::Poisoned));
+                let mut piece = part.to_vec();
                 piece.resize(len, 0);
                 let pieces = line.part.gather(&piece)?;
                 if line.is_keeper() && self.failed.is_none() {
@@ -116,6 +118,7 @@ fn keep<'a, S: Storage>(
     (senders, at): (&[(u64, u64)], u64),
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> Result<()> {
+    debug_assert!(line.ahead <= senders.len(), "the keeper's process is of its group");
     let copies = set.task_count().saturating_sub(senders.len() - line.ahead.min(senders.len()));
     let both = senders.iter().zip(pieces).skip(line.ahead).zip(copies..);
     for (((block, len), piece), task) in both {

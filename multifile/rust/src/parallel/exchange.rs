@@ -83,6 +83,7 @@ fn with_error(outcome: Result<Vec<u8>>, len: usize, rank: u32) -> Vec<u8> {
         Ok(content) => (vec![0; Error::ENCODED_LEN], content),
         Err(error) => (error.on_rank(rank).encode().to_vec(), Vec::new()),
     };
+    debug_assert!(content.len() <= len, "{} bytes in place of {len}", content.len());
     bytes.extend(content);
     bytes.resize(Error::ENCODED_LEN + len, 0);
     bytes
@@ -95,6 +96,11 @@ fn checked(mut answer: Vec<u8>) -> Result<Vec<u8>> {
 
 /// Returns the decision for each of `ranks`, or the same error for each.
 fn each(decided: Result<Vec<Vec<u8>>>, ranks: usize) -> std::vec::IntoIter<Result<Vec<u8>>> {
+    let decided = decided.and_then(|parts| {
+        invariant!(parts.len() == ranks, "every rank gets an answer",
+            else return Err(Error::Poisoned));
+        Ok(parts)
+    });
     let each: Vec<_> = match decided {
         Ok(parts) => parts.into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error); ranks],

@@ -42,6 +42,8 @@ impl<S: Storage> ParWriter<S> {
             if used == place.chunk_len {
                 (block, used) = (block + 1, 0);
             }
+            invariant!(used <= place.chunk_len, "the collector's chunk has these bytes",
+                else return Err(Error::Poisoned));
             let len = narrow(place.chunk_len - used).min(rest.len());
             let (part, behind) = rest.split_at_checked(len).ok_or(Error::TooLarge)?;
             task.output.write(part, place.block_at(block)? + used, None)?;
@@ -77,6 +79,7 @@ impl<S: Storage> ParWriter<S> {
         put_u64(&mut bytes, wide(block));
         put_u64(&mut bytes, used);
         put_u64(&mut bytes, len);
+        debug_assert_eq!(bytes.len(), ASK_LEN);
         Ok(bytes)
     }
 
@@ -154,6 +157,7 @@ fn assign(asked: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         put_u64(&mut bytes, block);
         put_u64(&mut bytes, used);
         put_u64(&mut bytes, group.map_or(0, |(_, sum)| *sum));
+        debug_assert_eq!(bytes.len(), ANSWER_LEN);
         bytes
     });
     Ok(answers.collect())

@@ -22,6 +22,7 @@ const BLOCK_LEN: usize = 12;
 
 /// Bytes that rank 0 takes at opening, about, before it knows how many tasks there are.
 const ASKED_BYTES_MAX: usize = 4 << 20;
+const _: () = assert!(Ask::LEN + Grant::LEN <= ASKED_BYTES_MAX / 256);
 
 /// Tasks of each of `ranks` that one exchange at opening has room for.
 pub(crate) fn inline_tasks(ranks: u32) -> usize {
@@ -42,12 +43,14 @@ impl Ask {
     pub(crate) const LEN: usize = 32;
 
     pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
         put_u32(bytes, self.task.file);
         put_u32(bytes, self.task.local_rank);
         put_u64(bytes, unsigned(self.task.global_rank));
         put_u64(bytes, self.task.chunk_len);
         put_u32(bytes, self.fs_block_len);
         put_u32(bytes, self.options);
+        debug_assert_eq!(bytes.len() - start, Self::LEN);
     }
 
     /// Reads a count and as many asks.
@@ -86,6 +89,7 @@ impl Grant {
     pub(crate) const LEN: usize = 80;
 
     pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
         put_u32(bytes, self.local_rank);
         put_place(bytes, self.place);
         put_u32(bytes, self.collector);
@@ -95,6 +99,7 @@ impl Grant {
         put_u32(bytes, self.fs_block_len);
         put_u64(bytes, self.instance);
         put_u32(bytes, u32::from(self.by_root));
+        debug_assert_eq!(bytes.len() - start, Self::LEN);
     }
 
     pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
@@ -128,6 +133,7 @@ impl Used {
     }
 
     pub(crate) fn put(&self, bytes: &mut Vec<u8>, inline: usize) {
+        debug_assert!(self.sums.is_empty() || self.sums.len() == self.lens.len(), "all or no sums");
         put_u64(bytes, self.block_count);
         for block in 0..inline {
             put_u64(bytes, self.lens.get(block).copied().unwrap_or(0));
@@ -192,6 +198,7 @@ impl Given {
     pub(crate) const LEN: usize = 88;
 
     pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
         self.set.put(bytes);
         put_u32(bytes, self.task.file);
         put_u32(bytes, self.task.local_rank);
@@ -201,6 +208,7 @@ impl Given {
         put_u64(bytes, self.table_at);
         put_u32(bytes, self.block_count);
         put_u32(bytes, self.task_count);
+        debug_assert_eq!(bytes.len() - start, Self::LEN);
     }
 
     pub(crate) fn take(bytes: &[u8]) -> Option<Self> {

@@ -68,6 +68,7 @@ impl Roster {
         });
         let all = all.collect::<Option<Vec<_>>>().ok_or(Error::TooLarge)?;
         let (tasks, said): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        debug_assert_eq!(tasks.len(), narrow(group.size().into()), "every rank brings a task");
         let files = files(&tasks)?;
         Ok(Self { tasks, said, files, team: team.max(1) })
     }
@@ -99,6 +100,7 @@ impl Roster {
 
     /// The file whose copy at `level` the ranks of file `keeping` keep.
     pub(super) fn kept(&self, keeping: u32, level: u32) -> u32 {
+        debug_assert!(keeping < self.file_count(), "file {keeping} is of the set");
         let count = u64::from(self.file_count().max(1));
         let back = (u64::from(level) + 1) % count;
         u32::try_from((u64::from(keeping) + count - back) % count).unwrap_or(0)
@@ -127,6 +129,7 @@ impl Roster {
         let mut copies: Vec<NewTask> =
             (0..self.file_count()).flat_map(|file| self.copies(file, level)).collect();
         copies.retain(|task| task.global_rank >= 0);
+        debug_assert!(copies.len() <= self.tasks.len(), "a rank is in the mapping once");
         copies.sort_by_key(|task| task.global_rank);
         copies.iter().map(|task| (task.file, task.local_rank)).collect()
     }
@@ -190,6 +193,8 @@ impl Roster {
                 None => rounds.push((vec![*file], both.to_vec())),
             }
         }
+        let all = rounds.iter().map(|(round, _)| round.len()).sum::<usize>();
+        debug_assert_eq!(all, files.len(), "a file is in one round");
         rounds.into_iter().map(|(round, _)| round).collect()
     }
 }
