@@ -5,8 +5,6 @@
 
 mod calls;
 mod closure;
-pub(crate) mod image;
-mod instructions;
 mod judge;
 
 use std::{
@@ -19,15 +17,12 @@ use std::{
 use clap::ValueHint;
 use serde_json::{Value, json};
 
-use self::{
-    closure::Object,
-    image::{Content, Image},
-    judge::Calls,
-};
+use self::{closure::Object, judge::Calls};
 use crate::{
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     finding::{self, Finding},
+    image::{Content, Image},
     library,
     loader::Loader,
     output,

@@ -12,12 +12,10 @@ use std::{
     str::FromStr,
 };
 
-use daemon::{Address, Coalesce, Mount, Remote, Serving, Spread};
+use daemon::Coalesce;
 
 use crate::{
-    config::Config,
     failure::Failure,
-    job::Job,
     remote::{Maps, real},
     settings::Rules,
 };
@@ -99,7 +97,7 @@ impl Coalesced {
 
     /// Where the server of the run's own node has a multifile's files: at the path of that, or, if
     /// their folder is in another coalesced one, at its place in there.
-    fn folder_of(&self, multifile: &Path) -> PathBuf {
+    pub(crate) fn folder_of(&self, multifile: &Path) -> PathBuf {
         let mut locals = self.0.iter().filter(|(_, file)| file == multifile);
         let nearest = locals.find_map(|(local, _)| {
             let rest = |(other, file): &'_ (PathBuf, PathBuf)| {
@@ -139,56 +137,6 @@ impl Coalesced {
         }
         Ok(found)
     }
-}
-
-/// Checks that the run may coalesce on its own node: with a server, the server does.
-///
-/// # Errors
-///
-/// `Usage`: there are both.
-pub(crate) fn check(config: &Config) -> Result<(), Failure> {
-    if config.coalesced.0.is_empty() || config.remote.is_none() {
-        return Ok(());
-    }
-    let why = "--coalesce and --remote do not go together";
-    Err(Failure::usage("usage", why, "have the server coalesce: 'kakehi serve --coalesce'"))
-}
-
-/// Returns both parts of a daemon that coalesces files of its own node: a server, and its client.
-///
-/// # Errors
-///
-/// The folder for it cannot be made.
-pub(crate) fn own(config: &Config, job: &Job) -> Result<Option<(Remote, Serving)>, Failure> {
-    if config.coalesced.0.is_empty() {
-        return Ok(None);
-    }
-    check(config)?;
-    let root = job.create_own_server()?;
-    let address: Address = format!("unix://{}", root.join("s").display())
-        .parse()
-        .map_err(|_| Failure::usage(root.display(), "it has no socket's path", "shorten it"))?;
-    let mut coalesced: Vec<Coalesce> = Vec::new();
-    for (_, multifile) in &config.coalesced.0 {
-        let folder = config.coalesced.folder_of(multifile);
-        let one = Coalesce { folder, multifile: multifile.clone(), is_read_only: false };
-        if !coalesced.contains(&one) {
-            coalesced.push(one);
-        }
-    }
-    let mount = |(local, multifile): &(PathBuf, PathBuf)| Mount {
-        local: local.clone(),
-        remote: config.coalesced.folder_of(multifile),
-    };
-    let remote = Remote {
-        name: OWN.to_owned(),
-        addresses: vec![address.clone()],
-        spread: Spread::File,
-        key: None,
-        mounts: config.coalesced.0.iter().map(mount).collect(),
-        timeout: config.remote_timeout.0,
-    };
-    Ok(Some((remote, Serving { address, root, coalesced, key: None, address_folder: None })))
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! `$KAKEHI_CONFIG`, the variables `KAKEHI_*`, flags. A name nobody knows is an error everywhere:
 //! a misspelt setting must not be ignored in silence.
 
-mod environment;
 mod files;
 mod flags;
 
@@ -13,10 +12,8 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duratio
 
 use client::Setting;
 
-pub(crate) use self::{
-    environment::Environment,
-    flags::{Flags, Whom},
-};
+pub(crate) use self::flags::{Flags, Whom};
+pub(crate) use crate::environment::Environment;
 use crate::{
     coalesce::{self, Coalesced},
     failure::Failure,

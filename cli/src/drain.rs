@@ -5,12 +5,12 @@ use std::{sync::mpsc, thread};
 use daemon::control::Control;
 
 use crate::{
+    answer::{ask, summary},
     config::{Config, Environment, Flags, Whom},
     failure::{Code, Failure},
     job::Job,
     output, report,
     span::Span,
-    status::{ask, summary},
 };
 
 /// Waits until everything the daemon of this job has accepted is in the files.

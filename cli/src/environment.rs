@@ -12,7 +12,7 @@ use std::{
 /// Variables and the current folder.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
-    pub(super) variables: BTreeMap<OsString, OsString>,
+    pub(crate) variables: BTreeMap<OsString, OsString>,
     /// Missing when the current folder has been removed.
     pub(crate) folder: Option<PathBuf>,
 }

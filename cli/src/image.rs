@@ -1,5 +1,7 @@
 //! An ELF file as the dynamic loader and the kernel see it, read without running it.
 
+mod instructions;
+
 use std::{
     collections::BTreeSet,
     env::consts::ARCH,
@@ -17,7 +19,7 @@ use object::{
     read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _},
 };
 
-use super::instructions::{self, Sites};
+use self::instructions::Sites;
 
 /// Offsets in the file header, and the values of a 64-bit little-endian file.
 const CLASS_AT: usize = 4;
@@ -28,7 +30,7 @@ const MACHINE_AT: usize = 18;
 
 /// Kind of content found in a file.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// An ELF file for this machine.
     Image(Box<Image>),
     /// An ELF file for another machine.
@@ -41,22 +43,22 @@ pub(super) enum Content {
 
 /// The parts of an ELF file that bear on interposition.
 #[derive(Debug, Default)]
-pub(super) struct Image {
+pub(crate) struct Image {
     /// The dynamic loader it asks for.
-    pub(super) interpreter: Option<String>,
+    pub(crate) interpreter: Option<String>,
     /// A program, not a library: either kind may come without an interpreter.
-    pub(super) program: bool,
-    pub(super) needed: Vec<String>,
-    pub(super) rpath: Vec<PathBuf>,
-    pub(super) runpath: Vec<PathBuf>,
+    pub(crate) program: bool,
+    pub(crate) needed: Vec<String>,
+    pub(crate) rpath: Vec<PathBuf>,
+    pub(crate) runpath: Vec<PathBuf>,
     /// Dynamic symbols it uses and does not define.
-    pub(super) imports: BTreeSet<String>,
+    pub(crate) imports: BTreeSet<String>,
     /// Dynamic symbols it defines.
-    pub(super) exports: BTreeSet<String>,
+    pub(crate) exports: BTreeSet<String>,
     /// Built by the Go tool chain.
-    pub(super) go: bool,
+    pub(crate) go: bool,
     /// System calls that touch files, made by its own instructions.
-    pub(super) sites: Sites,
+    pub(crate) sites: Sites,
 }
 
 impl Content {
@@ -65,7 +67,7 @@ impl Content {
     /// # Errors
     ///
     /// The file cannot be read, or is an ELF file whose tables are damaged (`InvalidData`).
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let bytes = fs::read(path)?;
         if let Some(line) = bytes.strip_prefix(b"#!") {
             return Ok(script(line));
@@ -140,7 +142,7 @@ impl Image {
 }
 
 /// True if the file at `path` is an ELF file this machine can load.
-pub(super) fn is_native(path: &Path) -> bool {
+pub(crate) fn is_native(path: &Path) -> bool {
     use io::Read as _;
     let mut header = Vec::new();
     let head = fs::File::open(path).and_then(|file| {

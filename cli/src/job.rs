@@ -41,6 +41,7 @@ use self::{
 use crate::{
     config::{Config, Environment},
     failure::{Code, Failure},
+    remote::SOCKET_PATH_LEN_MAX,
 };
 
 /// The daemon's socket in the job's folder.
@@ -52,8 +53,6 @@ const LOCK: &str = "lock";
 const PROGRAMS: &str = "programs";
 /// The daemon's link to the job's segment there.
 const LINK: &str = "job";
-/// Capacity of `sockaddr_un`, without the final NUL.
-pub(crate) const SOCKET_PATH_LEN_MAX: usize = 107;
 /// Folders that stand for remote ones there.
 const MIRROR: &str = "mirror";
 /// The root of the server that a daemon is for its own node.

@@ -16,13 +16,13 @@ use std::{
 };
 
 use crate::{
+    answer::ask,
     config::{Config, Origin},
     failure::{Code, Failure},
     job::{Job, unmasked},
     report,
     settings::Engine,
     starter::{END, READY},
-    status::ask,
     voice::{self, Volume},
 };
 use daemon::{

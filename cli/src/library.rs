@@ -13,9 +13,9 @@ use std::{
 };
 
 use crate::{
-    check::image,
     config::{Config, Environment},
     failure::{Code, Failure},
+    image,
 };
 
 const NAME: &str = "libkakehi_preload.so";

@@ -2,6 +2,7 @@
 //! exit code and, when it failed, one line on standard error.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod bench;
 mod check;
 mod coalesce;
@@ -10,9 +11,11 @@ mod cores;
 mod doctor;
 mod drain;
 mod env;
+mod environment;
 mod failure;
 mod finding;
 mod folders;
+mod image;
 mod job;
 mod jobs;
 mod launch;
@@ -26,6 +29,7 @@ mod mount;
 mod multifile;
 mod original;
 mod output;
+mod peers;
 mod profile;
 mod remote;
 mod report;

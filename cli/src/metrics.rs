@@ -17,10 +17,10 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use crate::{
+    answer::{ask, drained, number, total},
     failure::{Code, Failure},
     job::Job,
     output,
-    status::{ask, drained, number, total},
 };
 
 /// A metric: its name without prefix and suffix, if it only grows, its text, its value.

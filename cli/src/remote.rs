@@ -11,12 +11,12 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    config::Config,
     failure::{Code, Failure},
-    job::SOCKET_PATH_LEN_MAX,
     settings::{Policy, Rule, Rules, literal},
 };
 
+/// The longest path of a socket.
+pub(crate) const SOCKET_PATH_LEN_MAX: usize = 107;
 /// Characters that mean something in a list of maps or in a rule.
 const RESERVED: [char; 4] = ['*', '?', ';', '='];
 
@@ -99,7 +99,7 @@ impl Servers {
     }
 
     /// The addresses, in an order that everybody finds them in.
-    fn addresses(&self) -> Result<Vec<daemon::Address>, Failure> {
+    pub(crate) fn addresses(&self) -> Result<Vec<daemon::Address>, Failure> {
         let folder = match self {
             Self::At(Url(address)) => return Ok(vec![address.clone()]),
             Self::Published(folder) => folder,
@@ -264,57 +264,6 @@ impl Maps {
             .filter_map(|(local, there)| Some(format!("{local}={}", there.as_str()?)));
         Some(format!("it has {} of {theirs}", maps.collect::<Vec<_>>().join(", ")))
     }
-}
-
-/// Returns the daemon's configuration of its servers; `None` without one.
-///
-/// # Errors
-///
-/// `Usage` when only a part of it is given; `Ours` when there is no server in a folder.
-pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure> {
-    let Some(servers) = &config.remote else {
-        if config.maps.0.is_empty() {
-            return Ok(None);
-        }
-        return Err(incomplete("--map needs --remote SERVERS"));
-    };
-    if config.maps.0.is_empty() {
-        return Err(incomplete("--remote needs --map LOCAL=REMOTE"));
-    }
-    let mount = |(local, remote): &(PathBuf, PathBuf)| daemon::Mount {
-        local: local.clone(),
-        remote: remote.clone(),
-    };
-    let addresses = servers.addresses()?;
-    Ok(Some(daemon::Remote {
-        key: key(config, &addresses, "--remote needs --key FILE, but for unix://PATH")?,
-        name: servers.to_string(),
-        addresses,
-        spread: config.spread.into(),
-        mounts: config.maps.0.iter().map(mount).collect(),
-        timeout: config.remote_timeout.0,
-    }))
-}
-
-/// The file with the job key, which all addresses but those of Unix sockets need.
-///
-/// # Errors
-///
-/// `Usage`: there is none, as `missing` says.
-pub(crate) fn key(
-    config: &Config,
-    addresses: &[daemon::Address],
-    missing: &str,
-) -> Result<Option<PathBuf>, Failure> {
-    match &config.key {
-        None if addresses.iter().any(daemon::Address::needs_key) => Err(incomplete(missing)),
-        key => Ok(key.clone()),
-    }
-}
-
-/// Settings that only make sense together.
-fn incomplete(what: &str) -> Failure {
-    Failure::usage("usage", what, "see 'kakehi run --help' and 'kakehi serve --help'")
 }
 
 /// True if a path can be part of a list of maps and of a rule.

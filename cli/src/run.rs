@@ -23,7 +23,6 @@ use rustix::{
 use signal_hook::consts::SIGXFSZ;
 
 use crate::{
-    coalesce,
     config::{Config, Environment, Flags, Origin, Row, WATCH},
     cores,
     env::variables,
@@ -31,8 +30,8 @@ use crate::{
     folders::Folders,
     job::{self, Job, Joined},
     launch::{self, Launched, Program},
+    peers,
     profile::{self, Report},
-    remote,
     report::{self, Stats},
     settings::{Rules, Switch},
     signals, voice,
@@ -108,8 +107,8 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     if config.disable {
         return Err(failed_to_execute(&args.command, &command.exec()));
     }
-    remote::server(&config)?;
-    coalesce::check(&config)?;
+    peers::server(&config)?;
+    peers::check_coalesced(&config)?;
     let stats = args.stats.as_deref().map(Stats::open).transpose()?;
     let report = args.report.as_deref().map(Report::begin).transpose()?;
     find(&args.command, environment)?;

@@ -12,14 +12,13 @@ use daemon::{Error, Given, Summary};
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
 use crate::{
-    coalesce,
     config::{Config, Environment, Flags},
     failure::Failure,
     folders::Folders,
     job::{self, Job},
     launch::{PROGRAM, STANDBY, or_instead},
-    log, metrics, output,
-    remote::{self, Url},
+    log, metrics, output, peers,
+    remote::Url,
     report, signals,
     starter::{self, Starter},
 };
@@ -107,7 +106,7 @@ fn serve_to_end(
     log::start(config.level(), args.for_run);
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
-    let remote = if args.listen.is_none() { remote::server(&config)? } else { None };
+    let remote = if args.listen.is_none() { peers::server(&config)? } else { None };
     let serving = serving(args, &config, environment)?;
     // From here on there is something to be left behind.
     if !starter.is_run() {
@@ -117,7 +116,7 @@ fn serve_to_end(
     // Before anything is made there: one that has just ended removes what is. A `kakehi run` has it
     // for the daemon that it starts.
     let lock = if starter.is_run() { None } else { Some(job.lock()?) };
-    let own = if args.listen.is_none() { coalesce::own(&config, &job) } else { Ok(None) };
+    let own = if args.listen.is_none() { peers::own(&config, &job) } else { Ok(None) };
     let (own_remote, mut own_serving) = own
         .inspect_err(|_| match &lock {
             Some(lock) => job.remove_locked(lock),
@@ -210,7 +209,7 @@ fn serving(
     Ok(Some(daemon::Serving {
         coalesced: config.coalesced.below(&absolute(root))?,
         root: absolute(root),
-        key: remote::key(
+        key: peers::key(
             config,
             slice::from_ref(&address),
             "--listen needs --key FILE, but for unix://PATH",

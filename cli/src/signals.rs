@@ -21,7 +21,7 @@ use rustix::{
     termios::tcgetpgrp,
 };
 use signal_hook::{
-    consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH},
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH},
     flag,
     iterator::Signals,
     low_level::emulate_default_handler,
@@ -29,12 +29,8 @@ use signal_hook::{
 
 use crate::{
     failure::{Code, Failure},
-    witness::Witness,
+    witness::{PASSED_ON, Witness},
 };
-
-/// Signals that are passed on to the program.
-pub(crate) const PASSED_ON: [i32; 9] =
-    [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 
 /// Signals that end or stop this process while it waits for the daemon, which keeps running.
 const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];

@@ -5,16 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use daemon::{
-    Summary,
-    control::{self, Control},
-};
-use serde::Deserialize as _;
+use daemon::control::Control;
 use serde_json::Value;
 
 use crate::{
+    answer::{ask, drained, number, total},
     config::{Config, Environment, Flags, Whom},
-    failure::{Code, Failure},
+    failure::Failure,
     job::Job,
     metrics, output, report,
     size::Size,
@@ -81,23 +78,6 @@ fn show(args: &Args, job: &Job, status: &Value, rates: Option<Rates>) -> Result<
     output::print(&(clear.to_owned() + &lines.collect::<String>()))
 }
 
-/// Asks the daemon of `job`; its answer is one JSON document.
-pub(crate) fn ask(job: &Job, question: Control) -> Result<Value, Failure> {
-    job.verify()?;
-    let answer = control::ask(&job.folder, question).map_err(|why| Failure::of_daemon(&why))?;
-    serde_json::from_str(&answer).map_err(|why| not_understood(&why))
-}
-
-/// Reads the daemon's totals from its answer to any request.
-pub(crate) fn summary(answer: &Value) -> Result<Summary, Failure> {
-    let summary = answer.get("summary").unwrap_or(&Value::Null);
-    Summary::deserialize(summary).map_err(|why| not_understood(&why))
-}
-
-fn not_understood(why: &serde_json::Error) -> Failure {
-    Failure::new(Code::Failure, "the daemon's answer", why, "use one release of kakehi")
-}
-
 /// A status and when it was taken.
 struct Rated {
     status: Value,
@@ -131,21 +111,6 @@ impl Rates {
             drained: rate(drained),
         }
     }
-}
-
-/// A count of the whole job.
-pub(crate) fn total(status: &Value, name: &str) -> u64 {
-    let summary = status.get("summary").and_then(|summary| summary.get(name));
-    summary.and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// Bytes that were staged, and are in their files.
-pub(crate) fn drained(status: &Value) -> u64 {
-    total(status, "bytes_staged").saturating_sub(number(status, "staged_bytes"))
-}
-
-pub(crate) fn number(of: &Value, name: &str) -> u64 {
-    of.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// Column at which a line continues.

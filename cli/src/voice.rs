@@ -13,7 +13,7 @@ use std::{
 
 use rustix::termios::tcgetwinsize;
 
-use crate::{config::Environment, failure::Failure};
+use crate::{environment::Environment, failure::Failure};
 
 /// Columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 80;

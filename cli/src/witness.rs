@@ -23,9 +23,14 @@ use rustix::{
     process::{Pid, WaitId, WaitIdOptions, waitid},
     thread::set_name,
 };
-use signal_hook::iterator::Signals;
+use signal_hook::{
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH},
+    iterator::Signals,
+};
 
-use crate::signals::PASSED_ON;
+/// Signals that are passed on to the program.
+pub(crate) const PASSED_ON: [i32; 9] =
+    [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 
 /// The word that starts one, and its name.
 pub(crate) const COMMAND: &str = "witness";

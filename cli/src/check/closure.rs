@@ -5,8 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::image::{self, Content, Image};
-use crate::loader::Loader;
+use crate::{
+    image::{self, Content, Image},
+    loader::Loader,
+};
 
 /// A program has hundreds of libraries at most; more is a fault in the files or in this walk.
 const OBJECT_COUNT_MAX: usize = 4096;

@@ -12,9 +12,8 @@ use serde::Serialize;
 use super::{
     calls::{self, GROUPS},
     closure::Object,
-    image::Image,
 };
-use crate::finding::Finding;
+use crate::{finding::Finding, image::Image};
 
 const SET_ID: u32 = 0o6000;
 /// The most names one line lists.

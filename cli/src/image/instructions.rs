@@ -37,10 +37,10 @@ const CALLS: [(libc::c_long, &str); 22] = [
 
 /// Calls found, and how many instructions make each.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sites(pub(super) BTreeMap<&'static str, u32>);
+pub(crate) struct Sites(pub(crate) BTreeMap<&'static str, u32>);
 
 impl Sites {
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         for (name, count) in other.0 {
             *self.0.entry(name).or_default() += count;
         }
@@ -55,7 +55,7 @@ impl Sites {
 }
 
 /// The calls that `code`, of this machine's architecture, makes by itself.
-pub(super) fn scan(code: &[u8]) -> Sites {
+pub(crate) fn scan(code: &[u8]) -> Sites {
     if cfg!(target_arch = "x86_64") {
         scan_x86_64(code)
     } else if cfg!(target_arch = "aarch64") {

@@ -10,7 +10,7 @@ use ratatui::{
 use serde_json::Value;
 
 use super::{Row, View};
-use crate::{report, size::Size, status::number};
+use crate::{answer::number, report, size::Size};
 
 /// Columns from which a table has room for all of its own.
 const WIDE: u16 = 120;
