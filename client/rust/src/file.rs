@@ -167,6 +167,7 @@ impl Cost {
 
     /// Learns what moving `len` bytes took.
     pub(crate) fn learn(&mut self, len: u64, time: Duration) {
+        debug_assert!(len > 0, "a cost is of bytes");
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let cost = ns.saturating_mul(1024) / len.max(1);
         self.samples = self.samples.saturating_add(1);

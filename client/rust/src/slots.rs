@@ -45,6 +45,7 @@ impl Slot {
 
     /// Makes it an open file's, until the link is [ended](Link::end).
     pub(crate) fn into_link(mut self, is_counted: bool) -> Link {
+        debug_assert!(self.is_held, "slot {} was taken", self.number);
         self.is_held = false;
         let Self { connection, number, shared, .. } = self;
         Link { connection, slot: number, shared, is_counted }

@@ -51,7 +51,6 @@ const LARGE_SHARE: u64 = 2;
 /// One that its client drains takes no more than this: every file that has a slot finds room.
 const OWN_SHARE: u64 = 64;
 const _: () = assert!(OWN_LEN.is_power_of_two() && DAEMONS_LEN.is_power_of_two());
-const _: () = assert!(LOG_MIN <= OWN_LEN && OWN_LEN <= DAEMONS_LEN);
 /// Bytes of a log that have memory behind them before they are first written.
 const POPULATED_LEN: u64 = OWN_LEN;
 /// Bytes copied before the daemon may see them: it drains while the next ones are copied.
@@ -438,7 +437,6 @@ fn give_position(position: u64, fd: BorrowedFd<'_>, appended_to: Option<u64>) {
 /// Where `len` bytes from a log's `position` on lie, as far as they do not wrap.
 pub(crate) fn place(link: Link, log: &Log, position: u64, len: u64) -> Option<&'static [AtomicU8]> {
     let at = log.producer.ring_at(position);
-    debug_assert!(at < log.producer.capacity());
     let start = usize::try_from(log.at + at).ok()?;
     let len = usize::try_from(len.min(log.producer.capacity() - at)).ok()?;
     link.connection.session.arena().get(start..start + len)
