@@ -67,6 +67,7 @@ impl Arena {
     /// Gives back `len` bytes at `at` that were taken.
     pub(crate) fn give(&mut self, at: u64, len: u64) {
         debug_assert!(at % BLOCK == 0 && self.is_used(at / BLOCK), "{at} was taken");
+        debug_assert!(at.saturating_add(len) <= self.blocks * BLOCK, "{at} is in the arena");
         self.mark(at / BLOCK, len.div_ceil(BLOCK).next_power_of_two(), false);
     }
 

@@ -201,6 +201,7 @@ pub(crate) fn numbered<'a>(
         }
     }
     let parts = before.iter().chain(digits.get(first..)?).chain(behind).chain(&[0]);
+    debug_assert!(first < digits.len(), "a number has a digit");
     let mut places = space.iter_mut();
     for byte in parts {
         *places.next()? = *byte;

@@ -95,6 +95,7 @@ impl Table {
         let Some(slot) = self.entry(fd) else { return entry };
         self.raise_highest(fd, entry);
         let (before, after) = (encode(before), encode(entry));
+        debug_assert!(decode(after) == entry, "an entry fits its word");
         let learned = slot.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
         learned.map_or_else(decode, |_| entry)
     }
