@@ -81,10 +81,18 @@ pub(super) fn sentences(facts: &Facts<'_>) -> Vec<String> {
         .map(|(reason, bytes)| format!("{} {}.", Size(*bytes).approximate(), meaning(reason)));
     said.extend(undelegated);
     let left = summary.fallbacks.iter().map(|(reason, files)| {
-        format!("{} {}.", report::count(*files, "file", "s"), meaning(reason))
+        format!("{} {}.", report::count(*files, "file", "s"), agreeing(*files, meaning(reason)))
     });
     said.extend(left);
     said
+}
+
+/// What is said of several files, of this many.
+fn agreeing(files: u64, said: &str) -> String {
+    let forms = [("were ", "was "), ("are ", "is ")];
+    let one = |(several, one): (&str, &str)| Some(format!("{one}{}", said.strip_prefix(several)?));
+    let singular = forms.into_iter().find_map(one).filter(|_| files == 1);
+    singular.unwrap_or_else(|| said.to_owned())
 }
 
 fn failed(summary: &Summary) -> Option<String> {
@@ -173,6 +181,14 @@ mod tests {
         for reason in wire_reasons() {
             assert!(!meaning(reason).is_empty(), "{reason}");
         }
+    }
+
+    #[test]
+    fn verb_agrees_with_the_number_of_files() {
+        assert_eq!(agreeing(1, "were mapped"), "was mapped");
+        assert_eq!(agreeing(1, "are named"), "is named");
+        assert_eq!(agreeing(2, "were mapped"), "were mapped");
+        assert_eq!(agreeing(1, "became standard input"), "became standard input");
     }
 
     fn wire_reasons() -> Vec<&'static str> {
