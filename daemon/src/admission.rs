@@ -5,11 +5,15 @@ use crate::seats::Seats;
 
 /// Descriptors kept for the daemon itself and for its control connections.
 const FD_RESERVE: u64 = 64;
-/// Descriptors a session needs besides its files: segment, socket, process.
-const FDS_PER_SESSION: u64 = 3;
-const FILE_CREDIT_MIN: u64 = 8;
+/// Descriptors a session needs besides its files: socket, process.
+const FDS_PER_SESSION: u64 = 2;
+/// Each session has room for one file, so that a thousand processes are let in at a limit of 4,096.
+const FILE_CREDIT_MIN: u64 = 1;
 const FILE_CREDIT_MAX: u64 = 256;
-const FILE_CREDIT_SHARE: u64 = 64;
+/// A session gets this part of the descriptors that the sessions to come do not need.
+const FILE_CREDIT_SHARE: u64 = 16;
+/// Part of the descriptors for files where they are too few for as many sessions as there may be.
+const FILE_PART: u64 = 4;
 /// A session gets no more than this part of the memory that is left, so that hundreds get some.
 const MEMORY_SHARE: u64 = 16;
 /// Least staging memory that a session works with, bytes: with less, none is let in.
@@ -56,8 +60,7 @@ impl Admission {
     pub(crate) fn enter(&mut self) -> Option<(u32, Grant)> {
         let share = (self.memory / MEMORY_SHARE).max(STAGING_MIN);
         let arena_len = floor_power_of_two(self.staging.min(share));
-        let files = (self.fds / FILE_CREDIT_SHARE).clamp(FILE_CREDIT_MIN, FILE_CREDIT_MAX);
-        let mut grant = Grant { file_credit: u32::try_from(files).ok()?, arena_len, executor: 0 };
+        let mut grant = Grant { file_credit: self.file_credit(), arena_len, executor: 0 };
         let fds = self.fds.checked_sub(grant.fds())?;
         if arena_len < STAGING_MIN || arena_len > self.memory {
             return None;
@@ -69,6 +72,15 @@ impl Admission {
         grant.executor = self.seats.take();
         debug_assert!(grant.arena_len.is_power_of_two(), "logs and windows tile the arena");
         Some((u32::try_from(id).ok()?, grant))
+    }
+
+    /// Files of this machine that the next session may have open at a time.
+    fn file_credit(&self) -> u32 {
+        let free = self.sessions.iter().filter(|used| !**used).count() as u64;
+        let needed = free * (FDS_PER_SESSION + FILE_CREDIT_MIN);
+        let spare = self.fds.checked_sub(needed).unwrap_or(self.fds / FILE_PART);
+        let credit = (spare / FILE_CREDIT_SHARE).clamp(FILE_CREDIT_MIN, FILE_CREDIT_MAX);
+        u32::try_from(credit).unwrap_or(1)
     }
 
     /// Takes back what session `id` was granted.
@@ -137,10 +149,30 @@ mod tests {
 
     #[test]
     fn descriptors_bound_sessions() {
-        let mut admission = admission(MIB, 1 << 40, FD_RESERVE + 2 * 11 + 10);
-        assert_eq!(admission.enter().map(|(_, grant)| grant.file_credit), Some(8));
+        let mut admission = admission(MIB, 1 << 40, FD_RESERVE + 2 * 3 + 2);
+        assert_eq!(admission.enter().map(|(_, grant)| grant.file_credit), Some(1));
         assert!(admission.enter().is_some());
         assert_eq!(admission.enter(), None);
+    }
+
+    #[test]
+    fn every_session_is_let_in_at_a_limit_of_4096_descriptors() {
+        let mut admission = admission(MIB, 1 << 40, 4096);
+        let entered: Vec<_> = std::iter::from_fn(|| admission.enter()).collect();
+        assert_eq!(entered.len(), shm::SESSIONS_MAX);
+        let credits: Vec<_> = entered.iter().map(|(_, grant)| grant.file_credit).collect();
+        assert!(credits[0] >= 48 && credits[16] >= 16, "{:?}", &credits[..32]);
+        assert!(credits.iter().all(|credit| *credit >= 1));
+    }
+
+    #[test]
+    fn sessions_share_what_is_too_little_for_all() {
+        for limit in [256, 1024] {
+            let mut admission = admission(MIB, 1 << 40, limit);
+            let entered: Vec<_> = std::iter::from_fn(|| admission.enter()).collect();
+            let sessions = entered.len() as u64;
+            assert!(sessions >= limit / 10 && entered[0].1.file_credit > 1, "{entered:?}");
+        }
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub(crate) struct OpenFile<S: Storage> {
     appends: bool,
     /// Permits to transfer, if one is needed.
     permits: Option<Credits>,
+    /// True if the daemon holds a descriptor for it: a server's file needs none here.
+    pub(crate) has_descriptor: bool,
     turns: Turns,
     uses: Cell<usize>,
     /// Signalled when the log's tail, the turn, or the uses change.
@@ -91,6 +93,8 @@ pub(crate) struct Origin {
     pub(crate) flags: FileFlags,
     pub(crate) identity: Identity,
     pub(crate) is_ours: bool,
+    /// The daemon holds a descriptor for it.
+    pub(crate) has_descriptor: bool,
 }
 
 impl<S: Storage> OpenFile<S> {
@@ -101,7 +105,7 @@ impl<S: Storage> OpenFile<S> {
         (file, permits): (S::File, Option<Credits>),
         log: Log,
     ) -> Option<Self> {
-        let Origin { session, slot, flags, identity, is_ours } = origin;
+        let Origin { session, slot, flags, identity, is_ours, has_descriptor } = origin;
         segment.slot(slot)?;
         debug_assert!(log.is_valid(&segment), "the log was checked");
         let appends = flags.has(FileFlags::APPEND);
@@ -121,6 +125,7 @@ impl<S: Storage> OpenFile<S> {
             is_locked: Cell::new(false),
             appends,
             permits: permits.filter(|_| !appends),
+            has_descriptor,
             turns: Turns::default(),
             uses: Cell::new(0),
             progress: Notify::new(),

@@ -74,13 +74,7 @@ pub(crate) fn payload<S: Storage>(
 }
 
 fn may_fill<S: Storage>(session: &Session<S>, slot: u32) -> Result<(), Errno> {
-    if !session.is_free(slot) {
-        return Err(Errno::BADF);
-    }
-    if session.file_count() >= session.grant.file_credit {
-        return Err(Errno::MFILE);
-    }
-    Ok(())
+    if session.is_free(slot) { Ok(()) } else { Err(Errno::BADF) }
 }
 
 /// Executes a checked request.
@@ -151,8 +145,13 @@ fn fill<S: Storage>(
 ) -> Verdict {
     put(ticket, &status.encode());
     let (session, identity) = (ticket.session.id, status.identity());
+    // Where it is elsewhere there is nothing to identify here.
+    let has_descriptor = core.storage.identify(&file).is_some();
+    if has_descriptor && !ticket.session.may_hold_one_more() {
+        return Err(Errno::MFILE); // An honest client has counted.
+    }
     core.node.shared().inodes.add(identity.0, identity.1);
-    let origin = Origin { session, slot, flags, identity, is_ours: true };
+    let origin = Origin { session, slot, flags, identity, is_ours: true, has_descriptor };
     registration::admit(core, &ticket.session, origin, file, Log::default()).map_err(|_| {
         // Another request has taken the slot meanwhile.
         core.node.shared().inodes.remove(identity.0, identity.1);

@@ -97,7 +97,9 @@ fn register<S: Storage>(
     if !may_have_log(session, slot, log) {
         return refuse(core, file, "log out of place");
     }
-    let origin = Origin { session: session.id, slot, flags, identity, is_ours: false };
+    let session_id = session.id;
+    let origin =
+        Origin { session: session_id, slot, flags, identity, is_ours: false, has_descriptor: true };
     admit(core, session, origin, file, log)
 }
 
@@ -112,7 +114,7 @@ pub(crate) fn admit<S: Storage>(
     if !session.is_free(origin.slot) {
         return refuse(core, file, "slot in use");
     }
-    if session.file_count() >= session.grant.file_credit {
+    if origin.has_descriptor && !session.may_hold_one_more() {
         return refuse(core, file, "too many files");
     }
     let (slot, identity, flags) = (origin.slot, origin.identity, origin.flags);

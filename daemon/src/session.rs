@@ -100,6 +100,8 @@ pub(crate) struct Session<S: Storage> {
     lanes: RefCell<Vec<Responder>>,
     files: RefCell<Vec<Option<Rc<OpenFile<S>>>>>,
     file_count: Cell<u32>,
+    /// Of them, those for which the daemon holds a descriptor.
+    descriptor_count: Cell<u32>,
     in_flight: Cell<usize>,
     /// Lanes whose client is still to be woken, as bits.
     late: Cell<u64>,
@@ -133,6 +135,7 @@ impl<S: Storage> Session<S> {
             lanes: RefCell::new((0..LANES).map(|_| Responder::default()).collect()),
             files: RefCell::new((0..FILES).map(|_| None).collect()),
             file_count: Cell::new(0),
+            descriptor_count: Cell::new(0),
             in_flight: Cell::new(0),
             late: Cell::new(0),
             blocked: Cell::new(0),
@@ -176,6 +179,7 @@ impl<S: Storage> Session<S> {
     pub(crate) fn insert(&self, file: Rc<OpenFile<S>>) {
         debug_assert!(self.is_free(file.slot), "slot {} is free", file.slot);
         if let Some(slot) = self.files.borrow_mut().get_mut(file.slot as usize) {
+            self.descriptor_count.set(self.descriptor_count.get() + u32::from(file.has_descriptor));
             *slot = Some(file);
             self.file_count.set(self.file_count.get() + 1);
         }
@@ -184,8 +188,10 @@ impl<S: Storage> Session<S> {
     /// Empties a slot.
     pub(crate) fn remove(&self, slot: u32) {
         let taken = self.files.borrow_mut().get_mut(slot as usize).and_then(Option::take);
-        if taken.is_some() {
+        if let Some(file) = taken {
             self.file_count.set(self.file_count.get() - 1);
+            let descriptors = self.descriptor_count.get();
+            self.descriptor_count.set(descriptors - u32::from(file.has_descriptor));
         }
     }
 
@@ -212,6 +218,11 @@ impl<S: Storage> Session<S> {
 
     pub(crate) fn file_count(&self) -> u32 {
         self.file_count.get()
+    }
+
+    /// True if one more file of this machine is within the session's credit.
+    pub(crate) fn may_hold_one_more(&self) -> bool {
+        self.descriptor_count.get() < self.grant.file_credit
     }
 
     /// Marks the session as ending; `false` when it was already.

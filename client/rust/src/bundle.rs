@@ -28,7 +28,7 @@ use crate::{
     file::{self, Descriptor, Link, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
-    slots::Slot,
+    slots::{Holder, Slot},
     table::{Entry, FileId},
 };
 
@@ -237,7 +237,7 @@ impl Client {
             Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Some(Err(errno)),
             fd => fd.ok()?,
         };
-        let slot = Slot::take(connection)?;
+        let slot = Slot::take(connection, Holder::Server)?;
         let wanted = Wanted { name, flags, mode: mode - self.umask(), lease: index, before };
         let id = self.make_bundled(connection, &mut bundle, (slot, &fd), &wanted)?;
         drop(bundle);

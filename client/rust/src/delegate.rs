@@ -21,7 +21,7 @@ use crate::{
     paths::AbsolutePath,
     remote::placeholder_over,
     rules::Policy,
-    slots::Slot,
+    slots::{Holder, Slot},
     staging,
     table::Entry,
 };
@@ -55,8 +55,13 @@ impl Client {
             Err(_) => return None,
         }
         let connection = self.connection()?;
-        let opened =
-            self.open_in_slot(Slot::take(connection)?, (dir, path), absolute, flags, mode)?;
+        let opened = self.open_in_slot(
+            Slot::take(connection, Holder::Daemon)?,
+            (dir, path),
+            absolute,
+            flags,
+            mode,
+        )?;
         Some(opened.and_then(|fd| self.real_if_locked(fd, flags)))
     }
 

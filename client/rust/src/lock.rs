@@ -23,7 +23,7 @@ use crate::{
     file::{Link, OpenFile},
     paths::link_of,
     rooms::Room,
-    slots::Slot,
+    slots::{Holder, Slot},
     table::Entry,
 };
 
@@ -173,7 +173,7 @@ impl Client {
     /// Has the daemon put what a pipe stands for into a slot of this process.
     fn adopt(&'static self, device: u64, inode: u64) -> io::Result<Place> {
         let connection = self.connection().ok_or(Errno::NOLCK)?;
-        let slot = Slot::take(connection).ok_or(Errno::NOLCK)?;
+        let slot = Slot::take(connection, Holder::Server).ok_or(Errno::NOLCK)?;
         let request = Request::Adopt { file: slot.number(), device, inode };
         connection.call(request).unwrap_or(Err(Errno::IO))?;
         Ok(Place { slot, is_adopted: true, start: 0, len: 0 })

@@ -20,7 +20,7 @@ use crate::{
     locked::Locked,
     names::{Ending, kind},
     paths::{AbsolutePath, Path, apart, link_of},
-    slots::Slot,
+    slots::{Holder, Slot},
     table::Entry,
 };
 
@@ -56,7 +56,7 @@ impl Client {
             return opened;
         }
         let connection = self.connection().ok_or(Errno::IO)?;
-        let slot = Slot::take(connection).ok_or(Errno::MFILE)?;
+        let slot = Slot::take(connection, Holder::Server).ok_or(Errno::MFILE)?;
         match self.open_file(slot, path, flags - OFlags::DIRECT, mode) {
             // Not a regular file: a folder can be opened to be read.
             Err(Errno::NOTSUP) if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) => {

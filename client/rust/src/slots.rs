@@ -7,6 +7,15 @@ use shm::{FILES, staging::FileSlot};
 
 use crate::{connection::Connection, file::Link};
 
+/// Who has the file that a slot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// The daemon, by a descriptor: there are as many as the session's credit.
+    Daemon,
+    /// A server, or the multifile that the file is in: there are as many as slots.
+    Server,
+}
+
 /// A slot that no other file gets until this is dropped.
 pub(crate) struct Slot {
     connection: &'static Connection,
@@ -17,9 +26,9 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Takes a slot, for a file of which nothing is staged.
-    pub(crate) fn take(connection: &'static Connection) -> Option<Self> {
-        let number = connection.slots.lock().ok()?.take()?;
+    /// Takes a slot, for a file of which nothing is staged, and `of` which there are so many.
+    pub(crate) fn take(connection: &'static Connection, of: Holder) -> Option<Self> {
+        let number = connection.slots.lock().ok()?.take(of)?;
         let shared = connection.session.shared().file(number as usize)?;
         shared.reset();
         Some(Self { connection, number, shared, is_held: true })
@@ -82,17 +91,20 @@ impl Link {
     }
 }
 
-/// The free file slots, up to the session's credit.
+/// The free file slots. Of files that the daemon has descriptors for there are no more than the
+/// session's credit.
 #[derive(Debug)]
 pub(crate) struct Slots {
     /// How many use each.
     used: [u32; FILES],
+    /// Slots of files that the daemon holds, a bit each.
+    held: [u64; FILES / 64],
     credit: u32,
 }
 
 impl Slots {
     pub(crate) const fn new(credit: u32) -> Self {
-        Self { used: [0; FILES], credit }
+        Self { used: [0; FILES], held: [0; FILES / 64], credit }
     }
 
     /// The session has so many.
@@ -100,11 +112,23 @@ impl Slots {
         self.credit = credit;
     }
 
-    /// Takes the lowest free slot; `None` when the credit is used up.
-    fn take(&mut self) -> Option<u32> {
-        let (slot, used) = (0..self.credit).zip(&mut self.used).find(|(_, used)| **used == 0)?;
+    /// Takes the lowest free slot; `None` when there is none, or the credit is used up.
+    fn take(&mut self, of: Holder) -> Option<u32> {
+        let held: u32 = self.held.iter().map(|word| word.count_ones()).sum();
+        if of == Holder::Daemon && held >= self.credit {
+            return None;
+        }
+        let (slot, used) = (0..).zip(&mut self.used).find(|(_, used)| **used == 0)?;
         *used = 1;
+        self.mark(slot, of == Holder::Daemon);
         Some(slot)
+    }
+
+    fn mark(&mut self, slot: u32, is_held: bool) {
+        let (at, bit) = (slot as usize / 64, 1 << (slot % 64));
+        if let Some(word) = self.held.get_mut(at) {
+            *word = if is_held { *word | bit } else { *word & !bit };
+        }
     }
 
     /// Keeps a slot that is taken for one more user.
@@ -117,9 +141,11 @@ impl Slots {
 
     /// Gives a slot back; it is free once all its users have.
     fn give(&mut self, slot: u32) {
-        if let Some(used) = self.used.get_mut(slot as usize) {
-            debug_assert!(*used > 0, "slot {slot} is in use");
-            *used = used.saturating_sub(1);
+        let Some(used) = self.used.get_mut(slot as usize) else { return };
+        debug_assert!(*used > 0, "slot {slot} is in use");
+        *used = used.saturating_sub(1);
+        if *used == 0 {
+            self.mark(slot, false);
         }
     }
 }
@@ -131,19 +157,33 @@ mod tests {
     #[test]
     fn no_more_slots_than_credit() {
         let mut slots = Slots::new(2);
-        assert_eq!([slots.take(), slots.take(), slots.take()], [Some(0), Some(1), None]);
+        let taken = [(); 3].map(|()| slots.take(Holder::Daemon));
+        assert_eq!(taken, [Some(0), Some(1), None]);
         slots.give(0);
-        assert_eq!(slots.take(), Some(0));
+        assert_eq!(slots.take(Holder::Daemon), Some(0));
+    }
+
+    #[test]
+    fn files_of_servers_take_no_credit() {
+        let mut slots = Slots::new(1);
+        assert_eq!(slots.take(Holder::Daemon), Some(0));
+        assert_eq!(slots.take(Holder::Daemon), None);
+        let count = (0..).take_while(|_| slots.take(Holder::Server).is_some()).count();
+        assert_eq!(count, FILES - 1);
+        slots.give(1);
+        assert_eq!(slots.take(Holder::Daemon), None);
+        slots.give(0);
+        assert_eq!(slots.take(Holder::Daemon), Some(0));
     }
 
     #[test]
     fn slot_of_a_closed_file_is_free_when_its_last_request_is_answered() {
         let mut slots = Slots::new(1);
-        let slot = slots.take().expect("free");
+        let slot = slots.take(Holder::Daemon).expect("free");
         slots.hold(slot);
         slots.give(slot); // The file is closed.
-        assert_eq!(slots.take(), None);
+        assert_eq!(slots.take(Holder::Daemon), None);
         slots.give(slot);
-        assert_eq!(slots.take(), Some(slot));
+        assert_eq!(slots.take(Holder::Daemon), Some(slot));
     }
 }

@@ -35,7 +35,7 @@ use crate::{
     file::{AT_END, Access, Cost, Link, Log, OpenFile},
     locked::Locked,
     paths::link_of,
-    slots::Slot,
+    slots::{Holder, Slot},
 };
 
 /// Length of a log that its client drains, bytes: what a core's cache holds beside the program.
@@ -91,7 +91,7 @@ pub(crate) fn link(
     debug_assert!(file.link.is_none() && file.log.is_none(), "a file has one link");
     let is_own = file.drains_here();
     let log = if with_log { Some(new_log(connection, file).ok_or(Reason::Credit)?) } else { None };
-    let Some(slot) = Slot::take(connection) else {
+    let Some(slot) = Slot::take(connection, Holder::Daemon) else {
         log.inspect(|log| give_log(connection, log));
         return Err(Reason::Credit);
     };

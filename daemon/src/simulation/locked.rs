@@ -98,7 +98,8 @@ fn open(
     slot: u32,
 ) -> Rc<OpenFile<SimStorage>> {
     let (flags, identity) = (FileFlags::READABLE, (DEVICE, INODE));
-    let origin = Origin { session: session.id, slot, flags, identity, is_ours: false };
+    let origin =
+        Origin { session: session.id, slot, flags, identity, is_ours: false, has_descriptor: true };
     registration::admit(core, session, origin, Open::new(INODE, false), Log::default())
         .expect("room");
     session.file(slot).expect("open")

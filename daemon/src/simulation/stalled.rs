@@ -35,6 +35,7 @@ fn devices_that_stand_still_hold_up_no_other() {
                 flags: FileFlags::WRITABLE,
                 identity,
                 is_ours: false,
+                has_descriptor: true,
             };
             let open = Open::new(identity.1, false);
             open.is_stalled.set(place < 2);

@@ -17,7 +17,14 @@ use crate::{
 
 fn file(flags: FileFlags) -> Rc<OpenFile<SimStorage>> {
     let segment = Arc::new(Segment::create(1 << 20).expect("memfd").0);
-    let origin = Origin { session: 0, slot: 0, flags, identity: (DEVICE, 1), is_ours: false };
+    let origin = Origin {
+        session: 0,
+        slot: 0,
+        flags,
+        identity: (DEVICE, 1),
+        is_ours: false,
+        has_descriptor: true,
+    };
     let open = (Open::new(1, flags.has(FileFlags::APPEND)), None);
     Rc::new(OpenFile::new(origin, segment, open, Log::default()).expect("a slot"))
 }
