@@ -23,7 +23,8 @@ use rustix::{
     },
     io::Errno,
 };
-use wire::{FileSystem, Status, Times};
+use uring::with_umask;
+use wire::{FileSystem, NewMode, Status, Times};
 
 pub(crate) use self::{
     call::{Attributes, NameCall, OpenCall},
@@ -89,7 +90,7 @@ pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, S
     refuse_special(place, &call.path, flags)?;
     // What has become special since then must not block this thread or take a terminal.
     let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = place.open(&call.path, guarded, Mode::from_raw_mode(call.mode))?;
+    let fd = making(call.mode, |mode| place.open(&call.path, guarded, mode))?;
     let status = status_of(&fd)?;
     must_be_regular(&status)?;
     if !flags.contains(OFlags::NONBLOCK) {
@@ -97,6 +98,12 @@ pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, S
         rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
     }
     Ok((uring::File::new(fd)?, status))
+}
+
+/// Makes what a request asks for, under the umask of its program.
+fn making<T>(mode: u32, make: impl FnOnce(Mode) -> T) -> T {
+    let NewMode { bits, umask } = NewMode::decode(mode);
+    with_umask(Mode::from_bits_retain(bits), Mode::from_bits_retain(umask), make)
 }
 
 /// Opens a file that is there, and waits until whoever has a lease on it gives that up. What is
@@ -182,7 +189,7 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
         }
         NameCall::MakeDir { path, mode } => {
             let at = place.anchor(path)?;
-            mkdirat(at.folder(), &at.name, Mode::from_raw_mode(*mode))?;
+            making(*mode, |mode| mkdirat(at.folder(), &at.name, mode))?;
         }
         NameCall::RemoveDir { path } => {
             let at = place.anchor(path)?;

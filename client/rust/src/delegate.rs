@@ -91,14 +91,14 @@ impl Client {
         mode: Mode,
     ) -> Option<io::Result<OwnedFd>> {
         let connection = slot.connection();
-        let mode = if flags.contains(OFlags::CREATE) { mode - self.umask() } else { mode };
+        let mode = self.new_mode(flags, mode);
         // As in the kernel: where no number is free nothing is created or truncated.
         let free = connection.socket.with(|socket| io::fcntl_dupfd_cloexec(socket, 0));
         let number = match free {
             Ok(number) => number,
             Err(errno) => return Some(Err(errno)),
         };
-        let (file, open_flags, mode) = (slot.number(), flags.bits(), mode.bits());
+        let (file, open_flags) = (slot.number(), flags.bits());
         let request =
             |path_len| Request::Open { file, flags: open_flags, mode, path_len, inode: 0 };
         let status = match self.ask(absolute.bytes(), &[], request)? {

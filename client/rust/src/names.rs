@@ -7,7 +7,7 @@ use core::ffi::CStr;
 
 use rustix::{
     fd::RawFd,
-    fs::{self, AtFlags, FileType, OFlags, RenameFlags},
+    fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags},
     io::{self, Errno},
 };
 use wire::Request;
@@ -147,7 +147,7 @@ impl Client {
             }
         }
         self.about_path(dir, path, |path_len| {
-            let mode = mode & !self.umask().bits();
+            let mode = self.new_mode(OFlags::CREATE, Mode::from_bits_retain(mode));
             Request::MakeDir { path_len, mode }
         })
     }

@@ -88,10 +88,10 @@ impl Client {
         mode: Mode,
     ) -> io::Result<RawFd> {
         let connection = slot.connection();
-        let mode = if flags.contains(OFlags::CREATE) { mode - self.umask() } else { mode };
+        let mode = self.new_mode(flags, mode);
         // First, as in the kernel: where no number is free nothing is created or truncated.
         let fd = placeholder(flags)?;
-        let (file, open_flags, mode) = (slot.number(), flags.bits(), mode.bits());
+        let (file, open_flags) = (slot.number(), flags.bits());
         let request =
             |path_len| Request::Open { file, flags: open_flags, mode, path_len, inode: 0 };
         let (_, lane) = self.ask_remote(path.bytes(), &[], request)?;

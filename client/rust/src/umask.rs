@@ -12,6 +12,7 @@ use rustix::{
     process::umask,
 };
 use shm::Lock;
+use wire::NewMode;
 
 use crate::client::Client;
 
@@ -38,6 +39,12 @@ impl Client {
             Ok(_) => mask,
             Err(known) => Mode::from_bits_truncate(known),
         }
+    }
+
+    /// The mode of a request that may make a file: see [`NewMode`].
+    pub(crate) fn new_mode(&'static self, flags: OFlags, mode: Mode) -> u32 {
+        let umask = if flags.contains(OFlags::CREATE) { self.umask() } else { Mode::empty() };
+        NewMode { bits: mode.bits(), umask: umask.bits() }.encode()
     }
 
     /// The program has set its umask.

@@ -8,7 +8,7 @@ use rustix::{
     io::Errno,
 };
 use uring::Buffers;
-use wire::Status;
+use wire::{NewMode, Status};
 
 use super::{
     inodes::Live,
@@ -75,7 +75,7 @@ impl Packed {
     /// Makes a file at `at`, where the path leads; `None`: it leads to something else by now.
     async fn create(volume: &Rc<Volume>, call: &OpenCall, at: &Found) -> io::Result<Option<Self>> {
         let flags = OFlags::from_bits_retain(call.flags);
-        let kind = (REGULAR, call.mode & PERMISSIONS);
+        let kind = (REGULAR, NewMode::decode(call.mode).masked() & PERMISSIONS);
         let changing = volume.begin().await?;
         let made = volume.change_in(&changing, |tree| {
             let found = tree.find(&call.path, call.follows())?;

@@ -9,7 +9,7 @@ use std::{
 
 use multifile::catalogue::{Change, Node, ROOT, Time};
 use rustix::io::Errno;
-use wire::{ListingWriter, NameKind, Status};
+use wire::{ListingWriter, NameKind, NewMode, Status};
 
 use super::{
     file::{set, truncate},
@@ -220,7 +220,8 @@ fn changes(tree: &Tree, call: &NameCall, now: Time) -> Result<Vec<Change>, Errno
         NameCall::Unlink { path } => tree.unlink_file(&find(path)?, now),
         NameCall::RemoveDir { path } => tree.remove_folder(&find(path)?, now),
         NameCall::MakeDir { path, mode } => {
-            Ok(tree.make(&find(path)?, ((FOLDER, *mode), None), now)?.1)
+            let kind = (FOLDER, NewMode::decode(*mode).masked());
+            Ok(tree.make(&find(path)?, (kind, None), now)?.1)
         }
         NameCall::Rename { from, to, flags } => {
             tree.rename((&find(from)?, &find(to)?), *flags, now)

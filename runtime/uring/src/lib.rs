@@ -36,6 +36,7 @@ mod slow;
 mod span;
 mod threads;
 mod transfer;
+mod umask;
 mod vectors;
 mod waiting;
 
@@ -55,3 +56,4 @@ pub use operation::FETCH_LEN_MAX;
 pub use parker::{EpollParker, Events, SystemClock};
 pub use pool::Pool;
 pub use slice::prefer_short_turns;
+pub use umask::with_umask;

@@ -22,6 +22,7 @@ mod greeting;
 mod kind;
 mod listing;
 mod lock;
+mod mode;
 mod payload;
 mod phase;
 mod place;
@@ -48,6 +49,7 @@ pub use greeting::{
 pub use kind::Kind;
 pub use listing::{Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
+pub use mode::NewMode;
 pub use payload::PIECE_LEN_MAX;
 pub use phase::{Phase, Reply};
 pub use place::{Place, PlaceName, SOURCES_MAX};

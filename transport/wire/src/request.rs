@@ -24,8 +24,8 @@ pub struct PathPair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Opens a path into file slot `file`; completes with the file's
-    /// [`FileFlags`](crate::FileFlags) bits. `flags` and `mode` are those of `open(2)`, the umask
-    /// already taken off.
+    /// [`FileFlags`](crate::FileFlags) bits. `flags` are those of `open(2)`, `mode` is a
+    /// [`NewMode`](crate::NewMode).
     Open {
         /// Slot to fill.
         file: u32,
