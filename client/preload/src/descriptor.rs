@@ -120,7 +120,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
 }
 
 /// To the program, a number of the client's own refers to nothing.
-fn is_programs(fd: c_int) -> Outcome<()> {
+pub(crate) fn is_programs(fd: c_int) -> Outcome<()> {
     let is_own = client().is_some_and(|client| client.is_own(fd));
     if is_own { Err(Errno::BADF) } else { Ok(()) }
 }

@@ -16,7 +16,7 @@ use crate::{
     errno::{answer, last, set},
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
-    paths::remote,
+    paths::{name_nothing_else, remote},
     real::real,
     start::{client, text},
     sync::is_placeholder,
@@ -130,7 +130,7 @@ interpose! {
     fn getcwd(buffer: *mut c_char, len: size_t) -> *mut c_char {
         // The name that the program knows may have room where the mirror's has not.
         let mut space = None;
-        match current(&mut space).map(|name| give(name, buffer, len)) {
+        match current(&mut space).map(|name| give(name?, buffer, len)) {
             Some(Ok(name)) => name,
             Some(Err(errno)) => {
                 set(errno);
@@ -162,10 +162,18 @@ interpose! {
     }
 
     fn get_current_dir_name() -> *mut c_char {
+        let mut space = None;
+        if current(&mut space).is_some() {
+            return getcwd(core::ptr::null_mut(), 0);
+        }
         known(next!(get_current_dir_name() -> *mut c_char))
     }
 
     fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
+        if let Err(errno) = name_nothing_else(path) {
+            set(errno);
+            return core::ptr::null_mut();
+        }
         match remote(AT_FDCWD, path) {
             Some(_) => real_path(path, resolved),
             None => known(next!(
@@ -246,7 +254,7 @@ pub(crate) unsafe fn name_current(buffer: *mut c_char, len: size_t) -> Outcome {
     let mut space = None;
     match current(&mut space) {
         // SAFETY: as the caller promises.
-        Some(name) => unsafe { put(name, buffer, len) },
+        Some(name) => unsafe { put(name?, buffer, len) },
         // SAFETY: the program's own call.
         None => unsafe { kernel!(SYS_getcwd, buffer, len) },
     }
@@ -261,14 +269,21 @@ fn taken(space: &mut Option<Room>) -> Outcome<&mut Path> {
 }
 
 /// The current folder's name as the program knows it, with its NUL; `None`: the kernel knows it.
-fn current(space: &mut Option<Room>) -> Option<&[u8]> {
+/// `ENOENT`: the folder is removed, and its mirror is there yet.
+fn current(space: &mut Option<Room>) -> Option<Outcome<&[u8]>> {
     let client = client().filter(|client| client.has_remote())?;
     let space = taken(space).ok()?;
     // SAFETY: there is so much room.
     let len = unsafe { kernel!(SYS_getcwd, space.as_mut_ptr(), space.len()) }.ok()?;
     let name = space.get(..counted(len))?;
     let known = client.known_path(name);
-    (known.len() < name.len()).then_some(known)
+    if known.len() == name.len() {
+        return None;
+    }
+    Some(match client.stat_path(AT_FDCWD, c".", true) {
+        Some(Err(Errno::NOENT)) => Err(Errno::NOENT),
+        _ => Ok(known),
+    })
 }
 
 /// As `getcwd(3)` gives the program a name: without a buffer in memory of its own, of `len` bytes,

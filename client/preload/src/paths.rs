@@ -232,6 +232,8 @@ pub(crate) unsafe fn read_link_at(
     buffer: *mut c_char,
     len: size_t,
 ) -> Outcome {
+    // SAFETY: as the caller promises.
+    unsafe { name_nothing_else(path) }?;
     let call = |path: *const c_char| -> Outcome {
         // SAFETY: as the caller promises.
         let named = unsafe { remote(dir, path) };
@@ -248,6 +250,19 @@ pub(crate) unsafe fn read_link_at(
     };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
+}
+
+/// Refuses to tell where the link of an open remote file leads: to what stands for it here.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+pub(crate) unsafe fn name_nothing_else(path: *const c_char) -> Outcome<()> {
+    // SAFETY: as the caller promises.
+    match client().zip(unsafe { text(path) }) {
+        Some((client, name)) if client.is_remote_number(name) => Err(Errno::OPNOTSUPP),
+        _ => Ok(()),
+    }
 }
 
 /// Apart, as [`leading_out`].

@@ -6,6 +6,7 @@ use client::{Client, Status};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint};
 
 use crate::{
+    descriptor::is_programs,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
@@ -110,7 +111,11 @@ unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
     }
     let found = ask()?;
     // SAFETY: the kernel has filled it in.
-    if unsafe { (*out).st_mode } & libc::S_IFMT == libc::S_IFDIR {
+    let kind = unsafe { (*out).st_mode } & libc::S_IFMT;
+    if kind == libc::S_IFSOCK {
+        is_programs(fd)?;
+    }
+    if kind == libc::S_IFDIR {
         if let Some(status) = client.stat_folder(fd) {
             // SAFETY: the program gives room for the answer.
             unsafe { out.write(plain(&status?)) };

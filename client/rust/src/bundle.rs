@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 
 use rustix::{
     fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
-    fs::{self, CWD, Mode, OFlags},
+    fs::{Mode, OFlags},
     io::{self, Errno},
     time::{ClockId, clock_gettime},
 };
@@ -23,7 +23,6 @@ use wire::{Counter, CreateFlags, Reason, Record, Request, Status};
 pub(crate) use self::log::Bundle;
 use crate::{
     client::Client,
-    config::PATH_MAX,
     connection::Connection,
     file::{self, Descriptor, Link, OpenFile},
     locked::Locked,
@@ -209,7 +208,7 @@ impl Client {
         let makes = flags.contains(OFlags::CREATE)
             && flags.intersects(OFlags::WRONLY | OFlags::RDWR)
             && BUNDLED.contains(flags);
-        let config = self.config.get().filter(|config| makes && !config.synchronous)?;
+        self.config.get().filter(|config| makes && !config.synchronous)?;
         if self.is_limited.load(Ordering::Relaxed) || self.is_confined() {
             return None;
         }
@@ -233,7 +232,7 @@ impl Client {
             return None;
         }
         // First, as in the kernel: where no number is free nothing is made.
-        let fd = match placeholder(config.path_of(b"socket", &mut [0; PATH_MAX])?, flags) {
+        let fd = match self.placeholder(flags) {
             Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Some(Err(errno)),
             fd => fd.ok()?,
         };
@@ -483,11 +482,4 @@ fn create_flags(flags: OFlags) -> CreateFlags {
     said.into_iter().fold(CreateFlags::default(), |how, (flag, said)| {
         if flags.contains(flag) { how.with(said) } else { how }
     })
-}
-
-/// What the program's number refers to, the lowest that is free: the job's socket, by which nothing
-/// can be read, written, or entered.
-pub(crate) fn placeholder(socket: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
-    let kept = flags.intersection(OFlags::CLOEXEC);
-    fs::openat(CWD, socket, OFlags::PATH | kept, Mode::empty())
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use rustix::{
     fd::{AsFd, OwnedFd, RawFd},
-    io::{self, FdFlags},
+    io::{self, Errno, FdFlags},
 };
 use wire::{Counter, Reason};
 
@@ -17,6 +17,7 @@ use crate::{
     file::{Descriptor, Link},
     locked::Locked,
     rooms::Room,
+    socket::with_one_more,
     staging::{self, Failure},
     table::Entry,
 };
@@ -283,13 +284,15 @@ impl Locked {
         if let Some(link) = self.link.filter(|_| self.is_placeholder()) {
             // Either way the daemon drains it first.
             let real = if self.is_remote() {
-                client.stand_in(self.entry, link, !self.access.writable)
+                with_one_more(|| client.stand_in(self.entry, link, !self.access.writable))
             } else {
                 self.materialize(link)
             };
             match real {
                 Ok(real) => client.replace_numbers(self.fd, &real),
-                Err(errno) => self.owed = Some(errno),
+                // What is staged is drained all the same, and nobody is there to be told.
+                Err(Errno::MFILE) if reason == Reason::Exiting => {}
+                Err(errno) => self.owed = self.owed.or(Some(errno)),
             }
             self.descriptor = self.descriptor.replaced();
         }

@@ -1,4 +1,4 @@
-//! Names by which a process finds its own open files: `/proc/self/fd/N` and `/dev/fd/N`.
+//! Names by which a process finds its own open files: `/proc/self/fd/N`, `/dev/fd/N`, and the like.
 //!
 //! The kernel serves them, but for remote files: what it would open there is the placeholder, which
 //! is empty, or the pipe that stands for the file since a fork, which has nothing to read.
@@ -9,6 +9,7 @@ use rustix::{
     fd::{IntoRawFd, RawFd},
     fs::{self, OFlags, SeekFrom},
     io::{self, Errno, FdFlags},
+    process::getpid,
 };
 
 use crate::{client::Client, table::Entry};
@@ -21,6 +22,11 @@ impl Client {
         let number = self.active()?.has_remote().then(|| number_of(path.to_bytes()))??;
         let file = self.locked_fd(number)?;
         file.is_remote().then_some(number)
+    }
+
+    /// True if a name is that of a remote file's number: only the server knows the file's own.
+    pub fn is_remote_number(&'static self, path: &CStr) -> bool {
+        self.remote_number(path).is_some()
     }
 
     /// Opens a remote file by such a name: a copy, to read.
@@ -56,13 +62,30 @@ impl Client {
 
 /// The number in such a name.
 fn number_of(path: &[u8]) -> Option<RawFd> {
-    let digits = FOLDERS.iter().find_map(|folder| path.strip_prefix(*folder))?;
+    let digits = FOLDERS.iter().find_map(|folder| path.strip_prefix(*folder));
+    let digits = digits.or_else(|| {
+        let path = path.strip_prefix(b"/proc/")?;
+        let (process, rest) = path.split_at_checked(path.iter().position(|byte| *byte == b'/')?)?;
+        let is_own = parsed(process) == Some(getpid().as_raw_pid());
+        rest.strip_prefix(b"/fd/").filter(|_| is_own)
+    })?;
+    parsed(digits)
+}
+
+fn parsed(digits: &[u8]) -> Option<i32> {
     str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn number_is_found_by_the_processes_own_number_alone() {
+        let own = getpid().as_raw_pid();
+        let number = |process: i32| number_of(std::format!("/proc/{process}/fd/7").as_bytes());
+        assert_eq!((number(own), number(own + 1)), (Some(7), None));
+    }
 
     #[test]
     fn numbers_are_found_in_names() {

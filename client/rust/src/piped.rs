@@ -30,7 +30,6 @@ use crate::{
     file::{Descriptor, Link},
     locked::Locked,
     open::STREAMS_MAX,
-    remote::placeholder,
     table::{Entry, FileId},
 };
 
@@ -105,7 +104,7 @@ impl Locked {
             return;
         }
         // Where there is no number for it the pipe does.
-        let Ok(placeholder) = placeholder(OFlags::CLOEXEC) else { return };
+        let Ok(placeholder) = self.client.placeholder(OFlags::CLOEXEC) else { return };
         link.shared.lend();
         self.descriptor = Descriptor::Remote;
         self.left = None;

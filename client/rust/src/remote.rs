@@ -1,8 +1,8 @@
 //! Policy `remote`: files that are elsewhere. As `delegate`, but nothing here may be left to the
 //! kernel, which has no such file.
 //!
-//! A remote open file has an unlinked, sealed memory file for a placeholder. A remote folder is
-//! opened as its mirror (`mirrors.rs`).
+//! A remote open file has the job's socket for a placeholder, opened only to be named. A remote
+//! folder is opened as its mirror (`mirrors.rs`).
 
 use core::{ffi::CStr, sync::atomic::Ordering};
 
@@ -16,6 +16,7 @@ use wire::{Counter, Request};
 use crate::{
     ask::status_in,
     client::Client,
+    config::PATH_MAX,
     file::{self, Descriptor, FileEntry, Link},
     locked::Locked,
     names::{Ending, kind},
@@ -90,7 +91,7 @@ impl Client {
         let connection = slot.connection();
         let mode = self.new_mode(flags, mode);
         // First, as in the kernel: where no number is free nothing is created or truncated.
-        let fd = placeholder(flags)?;
+        let fd = self.placeholder(flags)?;
         let (file, open_flags) = (slot.number(), flags.bits());
         let request =
             |path_len| Request::Open { file, flags: open_flags, mode, path_len, inode: 0 };
@@ -115,6 +116,20 @@ impl Client {
         self.table.set(fd, Entry::File(id));
         self.count(Counter::Files, 1);
         Ok(fd)
+    }
+
+    /// Opens what the program's number refers to, the lowest that is free: the job's socket, by
+    /// which nothing can be read, written, or entered.
+    pub(crate) fn placeholder(&'static self, flags: OFlags) -> io::Result<OwnedFd> {
+        let config = self.active().ok_or(Errno::IO)?;
+        let mut space = [0; PATH_MAX];
+        let socket = config.path_of(b"socket", &mut space).ok_or(Errno::NAMETOOLONG)?;
+        let kept = flags.intersection(OFlags::CLOEXEC);
+        match fs::openat(CWD, socket, OFlags::PATH | kept, Mode::empty()) {
+            Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(errno),
+            Err(_) => placeholder_in_memory(flags),
+            opened => opened,
+        }
     }
 
     /// A descriptor that stands for a remote file: see [`Request::Materialize`].
@@ -204,9 +219,8 @@ impl Locked {
     }
 }
 
-/// Opens the target of the program's number, the lowest that is free: it can be neither read nor
-/// written.
-pub(crate) fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
+/// A placeholder where the job's socket cannot be reached, as after `chroot`.
+fn placeholder_in_memory(flags: OFlags) -> io::Result<OwnedFd> {
     let mut memory = fs::memfd_create(c"kakehi", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     fs::fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
     placeholder_over(&mut memory, flags)?;

@@ -18,15 +18,14 @@ use shm::{NameHash, places::Seen};
 use wire::{Counter, Place, PlaceName, SEEK_CUR, SEEK_END, SEEK_SET, Status};
 
 use crate::{
-    bundle::{FOLDER_LEN_MAX, LARGE_FILE, placeholder},
+    bundle::{FOLDER_LEN_MAX, LARGE_FILE},
     client::Client,
-    config::PATH_MAX,
     connection::Connection,
     file::{self, Descriptor, Link, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
     read::partial,
-    slots::Slot,
+    slots::{Holder, Slot},
     table::Entry,
 };
 
@@ -69,17 +68,16 @@ impl Client {
         if !SERVED.contains(flags) {
             return None;
         }
-        let config = self.config.get()?;
         let found = self.find_at_rest(path).filter(|found| found.place.rights & 4 != 0)?;
         let Found { connection, lease, seen, place } = found;
         if place.size > 0 {
             connection.source(self, place.source)?;
         }
-        let fd = match placeholder(config.path_of(b"socket", &mut [0; PATH_MAX])?, flags) {
+        let fd = match self.placeholder(flags) {
             Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Some(Err(errno)),
             fd => fd.ok()?,
         };
-        let slot = Slot::take(connection)?;
+        let slot = Slot::take(connection, Holder::Server)?;
         let link = slot.into_link(false);
         let rest =
             AtRest { link, lease, seen, source: place.source, at: place.at, size: place.size };

@@ -18,12 +18,16 @@ use core::{
 use rustix::{
     fd::{AsFd, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd},
     io::{self, Errno},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::sched_yield,
 };
 use shm::Lock;
 
 use crate::{client::Host, clock::now};
 
+/// The socket gets the first number that the program cannot have, if the limit is no higher: the
+/// kernel's table has to reach as far.
+const BEYOND_MAX: u64 = 4096;
 /// Numbers below the first of these are the program's: some close them all, some count on getting
 /// low ones. The others are for where there are not so many.
 const NUMBER_MIN: [RawFd; 4] = [900, 200, 50, 20];
@@ -96,7 +100,62 @@ impl OwnNumber {
     }
 }
 
-/// A duplicate above the numbers that programs use.
+/// A duplicate above the numbers that programs have, or else use.
 fn higher(socket: impl AsFd) -> Option<OwnedFd> {
-    NUMBER_MIN.into_iter().find_map(|min| io::fcntl_dupfd_cloexec(&socket, min).ok())
+    let number = |min: RawFd| io::fcntl_dupfd_cloexec(&socket, min).ok();
+    beyond_limit(number).or_else(|| NUMBER_MIN.into_iter().find_map(number))
+}
+
+/// Makes a descriptor while the process may have one more than its limit says, from whose number
+/// on it is. It stays open when the limit is back: the program misses none of its numbers, and
+/// finds none taken.
+fn beyond_limit(make: impl FnOnce(RawFd) -> Option<OwnedFd>) -> Option<OwnedFd> {
+    let limit = getrlimit(Resource::Nofile);
+    let count = limit.current.filter(|count| *count <= BEYOND_MAX)?;
+    if limit.maximum.is_some_and(|maximum| maximum <= count) {
+        return None;
+    }
+    let raised = Rlimit { current: Some(count + 1), ..limit.clone() };
+    setrlimit(Resource::Nofile, raised).ok()?;
+    let made = make(RawFd::try_from(count).ok()?);
+    // A limit that may be raised may be lowered.
+    match setrlimit(Resource::Nofile, limit) {
+        Ok(()) | Err(_) => made,
+    }
+}
+
+/// Calls again with one more number where the program has used up all: what makes a placeholder
+/// real needs one for a moment.
+pub(crate) fn with_one_more<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match call() {
+        Err(Errno::MFILE) => {}
+        done => return done,
+    }
+    let mut done = Err(Errno::MFILE);
+    beyond_limit(|_| {
+        done = call();
+        None
+    });
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn socket_is_above_the_numbers_of_its_program() {
+        let before = getrlimit(Resource::Nofile);
+        let few = Rlimit { current: Some(500), ..before.clone() };
+        setrlimit(Resource::Nofile, few.clone()).expect("fewer");
+        let file = File::open("/dev/null").expect("there");
+        let moved = higher(&file).expect("moved");
+        assert_eq!(getrlimit(Resource::Nofile), few);
+        assert_eq!(moved.as_raw_fd(), 500);
+        setrlimit(Resource::Nofile, before).expect("as many as before");
+    }
 }
