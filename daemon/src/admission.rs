@@ -42,6 +42,8 @@ pub(crate) struct Admission {
     /// Session ids in use.
     sessions: Vec<bool>,
     memory: u64,
+    /// Set if there is twice the memory that as many sessions as there may be need at least.
+    has_for_all: bool,
     fds: u64,
     /// Most memory one session gets.
     staging: u64,
@@ -53,12 +55,15 @@ impl Admission {
     /// descriptors, less what the daemon keeps for itself, and the seats.
     pub(crate) fn new(staging: u64, memory: u64, fds: u64, seats: Seats) -> Self {
         let sessions = vec![false; shm::SESSIONS_MAX];
-        Self { sessions, memory, fds: fds.saturating_sub(FD_RESERVE), staging, seats }
+        let has_for_all = memory >= 2 * sessions.len() as u64 * STAGING_MIN;
+        let fds = fds.saturating_sub(FD_RESERVE);
+        Self { sessions, memory, has_for_all, fds, staging, seats }
     }
 
     /// Lets a session in and names it; `None` when something has run out.
     pub(crate) fn enter(&mut self) -> Option<(u32, Grant)> {
-        let share = (self.memory / MEMORY_SHARE).max(STAGING_MIN);
+        let needed = if self.has_for_all { self.free_count() * STAGING_MIN } else { 0 };
+        let share = (self.memory.saturating_sub(needed) / MEMORY_SHARE).max(STAGING_MIN);
         let arena_len = floor_power_of_two(self.staging.min(share));
         let mut grant = Grant { file_credit: self.file_credit(), arena_len, executor: 0 };
         let fds = self.fds.checked_sub(grant.fds())?;
@@ -76,11 +81,15 @@ impl Admission {
 
     /// Files of this machine that the next session may have open at a time.
     fn file_credit(&self) -> u32 {
-        let free = self.sessions.iter().filter(|used| !**used).count() as u64;
-        let needed = free * (FDS_PER_SESSION + FILE_CREDIT_MIN);
+        let needed = self.free_count() * (FDS_PER_SESSION + FILE_CREDIT_MIN);
         let spare = self.fds.checked_sub(needed).unwrap_or(self.fds / FILE_PART);
         let credit = (spare / FILE_CREDIT_SHARE).clamp(FILE_CREDIT_MIN, FILE_CREDIT_MAX);
         u32::try_from(credit).unwrap_or(1)
+    }
+
+    /// Sessions that may come yet.
+    fn free_count(&self) -> u64 {
+        self.sessions.iter().filter(|used| !**used).count() as u64
     }
 
     /// Takes back what session `id` was granted.
@@ -157,12 +166,13 @@ mod tests {
 
     #[test]
     fn every_session_is_let_in_at_a_limit_of_4096_descriptors() {
-        let mut admission = admission(MIB, 1 << 40, 4096);
+        let mut admission = admission(32 * MIB, 1 << 30, 4096);
         let entered: Vec<_> = std::iter::from_fn(|| admission.enter()).collect();
         assert_eq!(entered.len(), shm::SESSIONS_MAX);
         let credits: Vec<_> = entered.iter().map(|(_, grant)| grant.file_credit).collect();
         assert!(credits[0] >= 48 && credits[16] >= 16, "{:?}", &credits[..32]);
         assert!(credits.iter().all(|credit| *credit >= 1));
+        assert_eq!(entered[0].1.arena_len, 32 * MIB);
     }
 
     #[test]
