@@ -55,7 +55,7 @@ impl Client {
         self.sweep();
         match owed {
             Some(errno) => Err(errno),
-            None if is_gone => Err(io::Errno::IO),
+            None if is_gone => Err(Errno::IO),
             None => Ok(()),
         }
     }

@@ -72,7 +72,8 @@ impl Connection {
         let mut bytes = [0; MESSAGE_LEN];
         let flags = RecvFlags::DONTWAIT;
         let received = self.socket.with(|socket| receive_with(socket, &mut bytes, flags));
-        Ok(received.and_then(|(_, [fd, _])| fd.ok_or(Errno::BADF)))
+        // The kernel keeps what it has no free number for.
+        Ok(received.and_then(|(_, [fd, _])| fd.ok_or(Errno::MFILE)))
     }
 
     /// The table of places.

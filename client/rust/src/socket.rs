@@ -28,6 +28,8 @@ use crate::{client::Host, clock::now};
 /// The socket gets the first number that the program cannot have, if the limit is no higher: the
 /// kernel's table has to reach as far.
 const BEYOND_MAX: u64 = 4096;
+/// Held while the limit is raised.
+static RAISING: Lock<()> = Lock::new(());
 /// Numbers below the first of these are the program's: some close them all, some count on getting
 /// low ones. The others are for where there are not so many.
 const NUMBER_MIN: [RawFd; 4] = [900, 200, 50, 20];
@@ -103,15 +105,17 @@ impl OwnNumber {
 /// A duplicate above the numbers that programs have, or else use.
 fn higher(socket: impl AsFd) -> Option<OwnedFd> {
     let number = |min: RawFd| io::fcntl_dupfd_cloexec(&socket, min).ok();
-    beyond_limit(number).or_else(|| NUMBER_MIN.into_iter().find_map(number))
+    beyond_limit(BEYOND_MAX, number).or_else(|| NUMBER_MIN.into_iter().find_map(number))
 }
 
 /// Makes a descriptor while the process may have one more than its limit says, from whose number
 /// on it is. It stays open when the limit is back: the program misses none of its numbers, and
 /// finds none taken.
-fn beyond_limit(make: impl FnOnce(RawFd) -> Option<OwnedFd>) -> Option<OwnedFd> {
+fn beyond_limit(limit_max: u64, make: impl FnOnce(RawFd) -> Option<OwnedFd>) -> Option<OwnedFd> {
+    // Two at a time would each take the other's limit for the program's.
+    let _turn = RAISING.try_lock()?;
     let limit = getrlimit(Resource::Nofile);
-    let count = limit.current.filter(|count| *count <= BEYOND_MAX)?;
+    let count = limit.current.filter(|count| *count <= limit_max)?;
     if limit.maximum.is_some_and(|maximum| maximum <= count) {
         return None;
     }
@@ -132,7 +136,7 @@ pub(crate) fn with_one_more<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T
         done => return done,
     }
     let mut done = Err(Errno::MFILE);
-    beyond_limit(|_| {
+    beyond_limit(u64::MAX, |_| {
         done = call();
         None
     });
@@ -141,9 +145,10 @@ pub(crate) fn with_one_more<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
-    use rustix::fd::AsRawFd as _;
+    use rustix::{
+        fd::AsRawFd as _,
+        fs::{Mode, OFlags, open},
+    };
 
     use super::*;
 
@@ -152,7 +157,7 @@ mod tests {
         let before = getrlimit(Resource::Nofile);
         let few = Rlimit { current: Some(500), ..before.clone() };
         setrlimit(Resource::Nofile, few.clone()).expect("fewer");
-        let file = File::open("/dev/null").expect("there");
+        let file = open(c"/dev/null", OFlags::RDONLY, Mode::empty()).expect("there");
         let moved = higher(&file).expect("moved");
         assert_eq!(getrlimit(Resource::Nofile), few);
         assert_eq!(moved.as_raw_fd(), 500);
