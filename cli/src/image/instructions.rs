@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// How many bytes before the instruction its number may be loaded.
 const WINDOW_LEN: usize = 32;
 
-/// Calls that move file data or open files, by number.
-const CALLS: [(libc::c_long, &str); 22] = [
+/// Calls on files, their numbers, and their names.
+const CALLS: [(libc::c_long, &str); 39] = [
     (libc::SYS_read, "read"),
     (libc::SYS_write, "write"),
     (libc::SYS_readv, "readv"),
@@ -33,6 +33,23 @@ const CALLS: [(libc::c_long, &str); 22] = [
     (libc::SYS_io_submit, "io_submit"),
     (libc::SYS_io_uring_setup, "io_uring_setup"),
     (libc::SYS_io_uring_enter, "io_uring_enter"),
+    (libc::SYS_fdatasync, "fdatasync"),
+    (libc::SYS_fallocate, "fallocate"),
+    (libc::SYS_dup, "dup"),
+    (libc::SYS_dup3, "dup3"),
+    (libc::SYS_fcntl, "fcntl"),
+    (libc::SYS_newfstatat, "newfstatat"),
+    (libc::SYS_statx, "statx"),
+    (libc::SYS_renameat, "renameat"),
+    (libc::SYS_renameat2, "renameat2"),
+    (libc::SYS_unlinkat, "unlinkat"),
+    (libc::SYS_mkdirat, "mkdirat"),
+    (libc::SYS_linkat, "linkat"),
+    (libc::SYS_symlinkat, "symlinkat"),
+    (libc::SYS_readlinkat, "readlinkat"),
+    (libc::SYS_faccessat, "faccessat"),
+    (libc::SYS_fchmodat, "fchmodat"),
+    (libc::SYS_utimensat, "utimensat"),
 ];
 
 /// Calls found, and how many instructions make each.
@@ -115,6 +132,15 @@ mod tests {
         let word = 0xd280_0008_u32 | u32::from(number) << 5;
         let code = [word.to_le_bytes(), 0xd400_0001_u32.to_le_bytes()].concat();
         assert_eq!(scan_aarch64(&code), Sites([("write", 1)].into()));
+    }
+
+    #[test]
+    fn calls_on_names_are_known() {
+        for (number, name) in [(libc::SYS_renameat, "renameat"), (libc::SYS_unlinkat, "unlinkat")] {
+            let [low, high, ..] = number.to_le_bytes();
+            let code = [0xb8, low, high, 0, 0, 0x0f, 0x05];
+            assert_eq!(scan_x86_64(&code), Sites([(name, 1)].into()));
+        }
     }
 
     #[test]
