@@ -218,37 +218,46 @@ impl View {
             None => self.handles.borrow().of_node(node),
         });
         let storage = &self.core.storage;
-        if let Some(len) = changes.size {
-            match &file {
-                Some(file) => {
-                    self.drain(file.identity).await;
-                    storage.truncate(&file.located()?, len).await.map_err(errno)?;
-                }
-                None => {
-                    let path = self.path(node)?;
-                    self.look(path.clone()).await?;
-                    self.call(NameCall::Truncate { path, len }).await?;
-                }
-            }
-        }
-        for what in attributes(&changes).into_iter().flatten() {
-            match &file {
-                Some(file) => {
-                    self.drain(file.identity).await;
-                    storage.set(&file.located()?, what).await.map_err(errno)?;
-                }
-                None => {
-                    let path = self.path(node)?;
-                    self.look(path.clone()).await?;
-                    // The kernel sets no mode of a link.
-                    let follow = matches!(what, Attributes::Mode(_));
-                    self.call(NameCall::Set { path, follow, what }).await?;
-                }
+        let attributes = attributes(&changes).into_iter().flatten().map(Change::Attribute);
+        for change in changes.size.map(Change::Len).into_iter().chain(attributes) {
+            if let Some(file) = &file {
+                self.drain(file.identity).await;
+                let file = file.located()?;
+                let done = match change {
+                    Change::Len(len) => storage.truncate(&file, len).await,
+                    Change::Attribute(what) => storage.set(&file, what).await,
+                };
+                done.map_err(errno)?;
+            } else {
+                let path = self.path(node)?;
+                self.look(path.clone()).await?;
+                self.call(change.by_name(path)).await?;
             }
         }
         match &file {
             Some(file) => self.status_of(file).await,
             None => self.status(node).await,
+        }
+    }
+}
+
+/// One change to a file.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Len(u64),
+    Attribute(Attributes),
+}
+
+impl Change {
+    /// The call that makes it.
+    fn by_name(self, path: CString) -> NameCall {
+        match self {
+            Self::Len(len) => NameCall::Truncate { path, len },
+            // The kernel sets no mode of a link.
+            Self::Attribute(what @ Attributes::Mode(_)) => {
+                NameCall::Set { path, follow: true, what }
+            }
+            Self::Attribute(what) => NameCall::Set { path, follow: false, what },
         }
     }
 }
