@@ -1,4 +1,4 @@
-//! A wrong command line in one line: what is wrong, what may have been meant, where the help is.
+//! Usage errors: the parser's message as one line, with the nearest valid word or the help to read.
 
 use std::ffi::{OsStr, OsString};
 
@@ -36,7 +36,7 @@ pub(crate) fn usage(
     Failure::usage("usage", what.strip_prefix("error: ").unwrap_or(&what), advice)
 }
 
-/// The word that stands where a command has to, and is a program's path.
+/// Returns the program's path that was given in place of a command.
 fn program(why: &clap::Error) -> Option<&str> {
     let is_subcommand = why.kind() == ErrorKind::InvalidSubcommand;
     let word = match why.get(ContextKind::InvalidSubcommand)? {
@@ -46,15 +46,16 @@ fn program(why: &clap::Error) -> Option<&str> {
     word.contains('/').then_some(word)
 }
 
-/// True if the command line asks for JSON: then errors are JSON, too, also those of its own parser.
-/// What a program is given behind the command is not looked at.
+/// True if the command line has `--json`: then errors are JSON, those of the parser included. The
+/// arguments of a program behind `run` or `bench` do not count.
 pub(crate) fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let mut words = arguments.skip(1).take_while(|word| word != "--").peekable();
     let has_programs = words.peek().is_some_and(|word| word == "run" || word == "bench");
     !has_programs && words.any(|word| word == "--json")
 }
 
-/// A word of a setting, offered by completions; what it may be is checked where all layers are.
+/// Parser of a setting's word that completions offer. The configuration, which has all layers,
+/// checks the word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneOf(pub(crate) &'static [&'static str]);
 
@@ -75,12 +76,12 @@ impl TypedValueParser for OneOf {
     }
 }
 
-/// Text of a flag, which every setting has to be; the parser's own refusal does not name the flag.
+/// Returns the parser of a flag whose value is UTF-8. clap's own refusal does not name the flag.
 pub(crate) fn utf8() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().try_map(|text| text.into_string().map_err(|_| "it is not UTF-8"))
 }
 
-/// The command that was named, with the commands above it.
+/// Returns the name of the command that was given, with the commands above it.
 fn path(mut command: &clap::Command, arguments: impl Iterator<Item = OsString>) -> String {
     let mut path = command.get_name().to_owned();
     for word in arguments.skip(1) {

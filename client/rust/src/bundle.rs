@@ -1,11 +1,11 @@
-//! Files that are made, written in order, and closed without a request: a file of a folder that the
-//! daemon of this node coalesces is records in the session's index log and bytes in its data log,
-//! which the daemon takes in (`docs/reference/protocol.md`, section 9).
+//! Bundles: small files of coalesced folders, created, written in order, and closed without a
+//! request (`docs/reference/protocol.md`, section 9). The client publishes records in the session's
+//! index log and bytes in its data log; the daemon of this node takes both in.
 //!
-//! Whoever makes a file claims its name first, in a folder for which the daemon has given a lease:
-//! then nobody has it. Whatever else than writing and closing happens to a file has it *promoted*:
-//! the daemon opens it by its inode number, and it is a remote file as any other from then on.
-//! Every way to an open file does that ([`Client::locked`]) but those that know of bundles.
+//! The client creates a file in a folder of which it has a lease, and claims the name first: a claim
+//! succeeds only if no file has the name. Any call other than write and close *promotes* the file:
+//! the daemon opens it by its inode number, and it is a remote file from then on.
+//! [`Client::locked`] does so for every call that does not know of bundles.
 
 mod log;
 

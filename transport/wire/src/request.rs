@@ -171,7 +171,7 @@ pub enum Request {
     MakeDir {
         /// Length of the path.
         path_len: u32,
-        /// Permission bits, the umask already taken off.
+        /// A [`NewMode`](crate::NewMode).
         mode: u32,
     },
     /// Removes an empty folder.
