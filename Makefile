@@ -81,15 +81,16 @@ clippy:
 doc:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc $(WHOLE) --no-deps --document-private-items
 
+# What `nohup` or a shell's background has ignored, the programs of the tests would ignore, too.
+TEST := env --default-signal=HUP,INT,QUIT,TERM $(CARGO) test
+
 ## unit: the tests of each package
 unit:
-	$(CARGO) test $(WHOLE) --exclude e2e
+	$(TEST) $(WHOLE) --exclude e2e
 
-# Release: these tests run real programs, and the daemon they run is the one that is shipped. What a
-# shell has its background ignore, these programs would ignore, too.
-# They wait more than they compute.
-E2E := env --default-signal=HUP,INT,QUIT,TERM RUST_TEST_THREADS=$(shell expr 2 '*' $$(nproc)) \
-	$(CARGO) test --release -p e2e
+# Release: these tests run real programs, and the daemon they run is the one that is shipped. They
+# wait more than they compute.
+E2E := RUST_TEST_THREADS=$(shell expr 2 '*' $$(nproc)) $(TEST) --release -p e2e
 
 ## e2e: the tests with several processes
 e2e: build
@@ -116,10 +117,10 @@ aarch64:
 soak: SEED ?= $(shell od -An -N4 -tu4 /dev/urandom)
 soak: build
 	SEED=$(strip $(SEED)) $(E2E) -- --ignored
-	ROUNDS=1000000 $(CARGO) test --release -p multifile --test it mutated_files
-	ROUNDS=100000 $(CARGO) test --release -p multifile --test it crash_at_any_write
-	ROUNDS=2000 $(CARGO) test --release -p kakehi-sion --test it random_programs
-	FRAMES=1000000 $(CARGO) test --release -p daemon --lib frames_with_any_bytes_changed
+	ROUNDS=1000000 $(TEST) --release -p multifile --test it mutated_files
+	ROUNDS=100000 $(TEST) --release -p multifile --test it crash_at_any_write
+	ROUNDS=2000 $(TEST) --release -p kakehi-sion --test it random_programs
+	FRAMES=1000000 $(TEST) --release -p daemon --lib frames_with_any_bytes_changed
 
 # The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.
 ## bench: measure this machine
