@@ -99,6 +99,24 @@ static int link_leads_to(int fd, const char *end)
     return len >= (ssize_t)strlen(end) && strcmp(target + len - strlen(end), end) == 0;
 }
 
+/* The link of a number leads to its own file, or nowhere. */
+static int read_by(const char *format, int number, int fd)
+{
+    char name[64], one[64], other[64];
+    snprintf(name, sizeof name, format, number);
+    int again = open(name, O_RDONLY);
+    if (again < 0)
+        return -1;
+    ssize_t len = pread(fd, one, sizeof one, 0), also = pread(again, other, sizeof other, 0);
+    close(again);
+    return len > 0 && len == also && memcmp(one, other, len) == 0;
+}
+
+static long position_after_append(int fd)
+{
+    return lseek(fd, 0, SEEK_CUR);
+}
+
 /* What is written later is not older. */
 static int times_in_order(const char *one, const char *two)
 {
@@ -284,11 +302,15 @@ static void descriptors(void)
     SAY(fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND | O_NONBLOCK));
     SAY(fcntl(fd, F_SETFL, O_APPEND));
     SAY(write(fd, text, 1));
-    SAY(lseek(fd, 0, SEEK_CUR));
+    SAY(position_after_append(fd));
     SAY(fpathconf(fd, _PC_NAME_MAX));
     SAY(fpathconf(fd, _PC_LINK_MAX) > 0);
     SAY(pathconf(".", _PC_PATH_MAX));
     SAY(link_leads_to(fd, "/data"));
+    SAY(read_by("/proc/self/fd/%d", fd, fd));
+    SAY(read_by("/dev/fd/%d", fd, fd));
+    snprintf(room, sizeof room, "/proc/%d/fd/%%d", getpid());
+    SAY(read_by(room, fd, fd));
     SAY((second = dup(fd)) < 0);
     SAY(lseek(second, 5, SEEK_SET));
     SAY(lseek(fd, 0, SEEK_CUR));
