@@ -2,9 +2,9 @@
 //! request (`docs/reference/protocol.md`, section 9). The client publishes records in the session's
 //! index log and bytes in its data log; the daemon of this node takes both in.
 //!
-//! The client creates a file in a folder of which it has a lease, and claims the name first: a claim
-//! succeeds only if no file has the name. Any call other than write and close *promotes* the file:
-//! the daemon opens it by its inode number, and it is a remote file from then on.
+//! The client creates a file in a folder of which it has a lease, and claims the name first: a
+//! claim succeeds only if no file has the name. Any call other than write and close *promotes* the
+//! file: the daemon opens it by its inode number, and it is a remote file from then on.
 //! [`Client::locked`] does so for every call that does not know of bundles.
 
 mod log;

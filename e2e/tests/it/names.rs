@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 use crate::{
     calls::Calls,
     harness::{Daemon, Folder, SOON, kakehi_run, program, run, skip, succeed, text},
+    remote::server::{Scheme, Server},
 };
 
 const DELEGATED: &[&str] = &["--rule", "/**=delegate"];
@@ -117,4 +118,40 @@ fn folder_is_entered_with_x_and_read_with_r() {
     let expected = as_user(&[], &native);
     assert!(expected.contains("Permission denied"), "{expected}");
     assert_eq!(as_user(&["--coalesce", &flag], &kept), expected);
+}
+
+/// Modes of what is made in `place`, which has a default ACL.
+fn made_below_an_acl(mut command: Command, place: &str) -> String {
+    let script = "cd \"$0\" && umask 027 && : >file && mkdir folder && stat -c '%a %n' file folder";
+    succeed(command.args(["sh", "-c", script]).arg(place), SOON)
+}
+
+#[test]
+fn default_acl_of_a_folder_takes_the_place_of_the_umask() {
+    const ACL: [&str; 3] = ["-d", "-m", "u::rwx,g::rwx,o::r-x"];
+    let folder = Folder::new();
+    let places = ["native", "delegated", "root", "root/job"].map(|name| folder.join(name));
+    for place in &places {
+        fs::create_dir(place).expect("a folder");
+        let set = Command::new("setfacl").args(ACL).arg(place).output();
+        if !set.is_ok_and(|set| set.status.success()) {
+            return skip("default ACLs", "no setfacl, or none on this file system");
+        }
+    }
+    let [native, delegated, ..] = places.map(|place| place.display().to_string());
+    let expected = made_below_an_acl(Command::new("env"), &native);
+    assert!(expected.contains("664 file") && expected.contains("775 folder"), "{expected}");
+    assert_eq!(made_below_an_acl(kakehi_run(&folder, DELEGATED), &delegated), expected);
+    let server = Server::start_under(&[], &folder, Scheme::Tcp);
+    let local = folder.join("local").display().to_string();
+    assert_eq!(made_below_an_acl(server.run(&folder), &local), expected);
+    server.end();
+    // A multifile has none.
+    let kept = folder.join("kept").display().to_string();
+    let mut command = kakehi_run(&folder, &["--coalesce", &format!("{kept}={kept}.sion")]);
+    let refused = run(command.env("LC_ALL", "C").arg("setfacl").args(ACL).arg(&kept), SOON);
+    assert!(text(&refused.stderr).contains("Operation not supported"), "{refused:?}");
+    let command = kakehi_run(&folder, &["--coalesce", &format!("{kept}={kept}.sion")]);
+    let masked = made_below_an_acl(command, &kept);
+    assert_eq!(masked, "640 file\n750 folder\n");
 }
