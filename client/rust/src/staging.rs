@@ -36,7 +36,6 @@ use crate::{
     locked::Locked,
     paths::link_of,
     slots::{Holder, Slot},
-    socket::with_one_more,
 };
 
 /// Length of a log that its client drains, bytes: what a core's cache holds beside the program.
@@ -413,7 +412,7 @@ pub(crate) fn reopen(fd: RawFd, file: &OpenFile) -> io::Result<OwnedFd> {
     let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
     let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW;
     let flags = OFlags::from_bits_retain(file.flags).difference(once) | OFlags::CLOEXEC;
-    with_one_more(|| fs::open(name, flags, Mode::empty()))
+    crate::socket::with_one_more(|| fs::open(name, flags, Mode::empty()))
 }
 
 /// The error the daemon owes for this file, once.
