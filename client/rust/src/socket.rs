@@ -119,7 +119,7 @@ fn beyond_limit(limit_max: u64, make: impl FnOnce(RawFd) -> Option<OwnedFd>) -> 
     if limit.maximum.is_some_and(|maximum| maximum <= count) {
         return None;
     }
-    let raised = Rlimit { current: Some(count + 1), ..limit.clone() };
+    let raised = Rlimit { current: Some(count + 1), ..limit };
     setrlimit(Resource::Nofile, raised).ok()?;
     let made = make(RawFd::try_from(count).ok()?);
     // A limit that may be raised may be lowered.
@@ -155,8 +155,8 @@ mod tests {
     #[test]
     fn socket_is_above_the_numbers_of_its_program() {
         let before = getrlimit(Resource::Nofile);
-        let few = Rlimit { current: Some(500), ..before.clone() };
-        setrlimit(Resource::Nofile, few.clone()).expect("fewer");
+        let few = Rlimit { current: Some(500), ..before };
+        setrlimit(Resource::Nofile, few).expect("fewer");
         let file = open(c"/dev/null", OFlags::RDONLY, Mode::empty()).expect("there");
         let moved = higher(&file).expect("moved");
         assert_eq!(getrlimit(Resource::Nofile), few);

@@ -66,7 +66,7 @@ mod tests {
         let (all, mask) = (Mode::from_bits_retain(0o666), Mode::from_bits_retain(0o077));
         std::thread::scope(|scope| {
             let make = |mode| made(&folder.path().join("masked"), mode);
-            let masked = scope.spawn(|| with_umask(all, mask, make));
+            let masked = scope.spawn(move || with_umask(all, mask, make));
             assert_eq!(masked.join().expect("made"), 0o600);
         });
         let before = umask_here(&folder.path().join("first"));
