@@ -1,4 +1,4 @@
-//! What the numbers mean, in plain words.
+//! The meaning of the numbers, in plain words.
 
 use daemon::Summary;
 
@@ -60,7 +60,7 @@ const SMALL_FILE: u64 = 4 << 20;
 /// An executor that works for this share of its life is a bottleneck, in thousandths.
 const BUSY: u32 = 900;
 
-/// What a reason means.
+/// The meaning of a reason.
 pub(super) fn meaning(reason: &str) -> &'static str {
     REASONS.iter().find(|(name, _)| *name == reason).map_or("", |(_, meaning)| meaning)
 }

@@ -19,7 +19,7 @@ const BYTES_MAX: u64 = 16 << 20;
 pub(crate) struct Estimate {
     /// What writes and closes took, by those calls that were timed.
     pub(crate) taken: Duration,
-    /// What they would have taken.
+    /// Time that they would have taken.
     pub(crate) native: Duration,
     pub(crate) writes: u64,
 }

@@ -27,7 +27,7 @@ use crate::{
 /// Time after which the daemon is looked at by who asks it nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What a connection has got.
+/// Descriptors that a connection has got.
 pub(crate) struct Shares {
     /// To read the socket.
     turn: Lock<()>,

@@ -10,13 +10,16 @@
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{HashMap, HashSet},
-    io,
+    hint, io,
     os::fd::{AsRawFd as _, OwnedFd},
     rc::Rc,
     sync::Arc,
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 use shm::NameHash;
 use wire::{Place, PlaceName};
 
@@ -29,6 +32,8 @@ use crate::{bundles::Entry, node::Node, remote::DEVICE_MARK};
 
 /// Physical files that clients read; bytes in others are asked for.
 const SOURCES_MAX: usize = wire::SOURCES_MAX;
+/// Address space that a table leaves for everything else, bytes.
+const LEFT_MIN: usize = 64 << 20;
 
 /// The table, and what is in it.
 pub(super) struct Places {
@@ -92,9 +97,13 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// As [`shm::Places::create`].
+    /// As [`shm::Places::create`]; `ENOMEM` also where the address space is short (`ulimit -v`).
     pub(super) fn new(node: &Arc<Node>) -> io::Result<Rc<Self>> {
+        let mut left = Vec::<u8>::new();
+        left.try_reserve_exact(LEFT_MIN).map_err(|_| Errno::NOMEM)?;
         let (table, fd) = shm::Places::create()?;
+        // Never touched, it cost nothing but addresses.
+        drop(hint::black_box(left));
         node.shares.add(fd);
         table.shared().keep(true);
         let (known, sources) = (RefCell::default(), RefCell::default());

@@ -97,7 +97,7 @@ impl Place {
         words
     }
 
-    /// What words say.
+    /// The place that words are.
     #[must_use]
     pub fn decode(words: &[u64; WORDS]) -> Self {
         let [device, folder, inode, mode, owner, rest, at, size, accessed, modified, changed, ..] =

@@ -456,7 +456,7 @@ fn client_that_a_call_comes_before_is_told_by_its_verdict() {
     }
 }
 
-/// What a client publishes once another has opened its file goes behind what that has appended.
+/// Bytes that a client publishes once another has opened its file go behind what that has appended.
 #[test]
 fn what_several_append_to_a_new_file_is_all_there() {
     let mut all = Bundles::new(7);

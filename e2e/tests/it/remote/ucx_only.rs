@@ -90,8 +90,9 @@ fn server_that_ucx_does_not_reach_is_said_to_be_that() {
     let output = run(command.arg("true"), SOON);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
-    let line = said.lines().find(|line| line.starts_with("kakehi: ")).unwrap_or_default();
-    assert!(line.contains("UCX_TLS") && line.contains("tcp://"), "{said}");
+    // On a busy machine it says before that it waits.
+    let advises = |line: &str| line.contains("UCX_TLS") && line.contains("tcp://");
+    assert!(said.lines().any(|line| line.starts_with("kakehi: ") && advises(line)), "{said}");
     server.end();
 }
 
