@@ -8,8 +8,10 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use rustix::{
@@ -35,6 +37,11 @@ use crate::{
 /// Signals that end or stop this process while it waits for the daemon, which keeps running.
 const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
 
+/// How long the signal that has ended the program may come again to this process, as from a
+/// launcher that passes on what a scheduler has sent to all: it is not to end what waits for the
+/// daemon.
+const REPEATED: Duration = Duration::from_secs(1);
+
 /// Runs `command` to its end, passing on the signals this process gets meanwhile but those that the
 /// witness has got, too; without one, and until there is one, a signal may come twice. Signals
 /// that this process was started to ignore, as by `nohup`, it goes on to ignore, and so does the
@@ -51,7 +58,15 @@ pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
         flag::register_conditional_default(*signal, Arc::clone(&is_over))?;
     }
     let status = Signals::new(&caught).and_then(|signals| run(command, signals));
-    is_over.store(true, Ordering::SeqCst);
+    if status.as_ref().is_ok_and(|status| status.signal().is_some()) {
+        thread::spawn(move || {
+            let (_never, news) = mpsc::channel::<()>();
+            news.recv_timeout(REPEATED).ok();
+            is_over.store(true, Ordering::SeqCst);
+        });
+    } else {
+        is_over.store(true, Ordering::SeqCst);
+    }
     status
 }
 

@@ -83,12 +83,14 @@ impl Packed {
                 None if found == *at => {
                     // It gets a task with its first bytes: how many there are says which.
                     let (inode, changes) = tree.make(&found, (kind, None), now())?;
-                    Ok((Some((inode, volume.disturb(inode, Some(&found)))), changes))
+                    // Open at once: its name may be removed before its record is written.
+                    let file = Self::of(volume, inode, flags);
+                    Ok((Some((file, volume.disturb(inode, Some(&found)))), changes))
                 }
                 _ => Ok((None, Vec::new())),
             }
         });
-        Ok(made.await?.map(|(inode, _disturbed)| Self::of(volume, inode, flags)))
+        Ok(made.await?.map(|(file, _disturbed)| file))
     }
 
     /// Checks that an inode may be opened with these flags.
@@ -124,10 +126,12 @@ impl Packed {
     ) -> io::Result<Self> {
         let changing = volume.begin().await?;
         let _disturbed = volume.disturb(inode, Some(found));
+        // Open at once: its name may be removed before its record is written.
+        let file = Self::of(volume, inode, OFlags::WRONLY);
         let kind = ((REGULAR, mode & PERMISSIONS), None);
         let make = |tree: &Tree| Ok(((), tree.make_as(inode, found, kind, time)?));
         volume.change_in(&changing, make).await?;
-        Ok(Self::of(volume, inode, OFlags::WRONLY))
+        Ok(file)
     }
 
     /// Opens a file by its number, to write it.

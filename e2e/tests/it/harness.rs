@@ -16,7 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, Signal, kill_process, kill_process_group},
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -274,12 +277,16 @@ impl Daemon {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(fs::File::create(&log).expect("log"));
         let mut running = Running::start(command.current_dir(folder.path()));
-        // The link comes after the socket.
+        // It has the lock until it serves, and heeds signals.
+        let is_free = || {
+            let lock = fs::File::open(socket.join("lock"));
+            lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_ok())
+        };
         let link = socket.join("job");
         let mut ended = None;
         let listens = wait_for(SOON, || {
             ended = running.child.try_wait().expect("own child");
-            ended.is_some() || link.is_symlink()
+            ended.is_some() || link.is_symlink() && is_free()
         });
         let said = fs::read_to_string(&log).unwrap_or_default();
         assert!(listens && ended.is_none(), "the daemon did not start: {ended:?} {said}");

@@ -164,6 +164,22 @@ fn daemon_starts_once_somebody_asks_for_it() {
     assert!(!folder.join("kakehi").exists(), "something is left behind");
 }
 
+/// As from a launcher that passes on what the scheduler has sent to all.
+#[test]
+fn signal_that_comes_again_after_the_program_does_not_end_its_run() {
+    let folder = Folder::new();
+    let said = folder.join("stats").display().to_string();
+    let mut command = kakehi_run(&folder, &["--engine", "threads", "--stats", &said]);
+    let mut running = ready(command.args(["sh", "-c", "echo ready; exec sleep 60"]));
+    let ended = wait_for(SOON, || {
+        running.signal(Signal::TERM);
+        running.child.try_wait().expect("own child").is_some()
+    });
+    assert!(ended);
+    assert_eq!(running.wait(SOON).code(), Some(143));
+    assert_eq!(stats(&folder.join("stats")).len(), 1);
+}
+
 /// The program lowers its limit for itself; the daemon raises it.
 #[test]
 fn daemon_serves_a_program_under_a_soft_file_limit() {

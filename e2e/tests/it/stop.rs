@@ -245,6 +245,7 @@ fn finish(writers: &mut [Writer]) {
         // Once its log is full it makes no call by which it could see that it has to drain.
         if accepted.len() as u64 == LOG_LEN {
             note("a writer has filled its log");
+            writer.clear();
             continue;
         }
         let mut missing = Vec::new();
