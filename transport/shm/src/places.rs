@@ -26,7 +26,7 @@ pub const PLACE_WORDS: usize = if cfg!(loom) { 2 } else { 23 };
 const SLOTS: usize = 2 * ENTRIES;
 /// Files that a table has room for.
 const ENTRIES: usize = CAPACITY as usize;
-const CAPACITY: u32 = 1 << 18;
+const CAPACITY: u32 = if cfg!(miri) { 1 << 10 } else { 1 << 18 };
 /// Slots that are looked at for a name.
 const PROBES: usize = 32;
 /// In a slot whose entry is elsewhere by now; no entry has this number.
