@@ -154,6 +154,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no unsafe code, and much to compare")]
     fn record_that_begins_as_somebody_elses_is_in_doubt() {
         assert_eq!(found(10, b"step 1 of A\n", b"step 1 of B\n"), Err(Errno::IO));
         assert_eq!(found(10, b"step", b"step 1 of B\n"), Err(Errno::IO));
@@ -161,6 +162,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no unsafe code, and much to compare")]
     fn record_behind_somebody_elses_is_not_written_twice() {
         assert_eq!(found(10, b"step 1 of A\nstep 1 of B\n", b"step 1 of B\n"), Ok(12));
         assert_eq!(found(10, b"sstep 1 of B\nxxxx", b"step 1 of B\n"), Ok(12));
@@ -168,6 +170,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no unsafe code, and much to compare")]
     fn killed_write_alone_is_continued_from_a_page() {
         let record = record();
         assert_eq!(found(96, &record[..4000], &record), Ok(4000));
@@ -178,6 +181,7 @@ mod tests {
 
     /// As a log gives it whose ring wraps within the record.
     #[test]
+    #[cfg_attr(miri, ignore = "no unsafe code, and much to compare")]
     fn record_that_is_read_in_parts_is_compared_whole() {
         let record = record();
         for wrap in [1, 70, 5000, 9999] {
@@ -193,6 +197,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no unsafe code, and much to compare")]
     fn killed_write_that_others_follow_is_in_doubt() {
         let record = record();
         let with_others = [&record[..4000], &b"others"[..]].concat();
@@ -203,6 +208,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no unsafe code, and much to compare")]
     fn call_whose_end_is_known_is_counted_behind_others() {
         let record = record();
         assert_eq!(found_at_end(96, &record[..4000], &record), Ok(4000));
