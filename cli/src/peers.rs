@@ -1,4 +1,4 @@
-//! What a daemon is told of servers, from the configuration: those it is a client of, and the one
+//! The servers that a daemon is told of, from the configuration: those it is a client of, and the one
 //! that it is itself for a run with coalesced folders.
 
 use std::path::PathBuf;

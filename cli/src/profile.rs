@@ -41,7 +41,7 @@ pub(crate) struct Report {
     began_ns: u64,
 }
 
-/// What is known of a job when it has ended.
+/// A job that has ended, as far as is known.
 pub(crate) struct Job<'a> {
     pub(crate) name: &'a str,
     pub(crate) command: String,

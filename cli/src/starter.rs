@@ -16,7 +16,11 @@ use rustix::{
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr},
 };
 
-use crate::failure::{Code, Failure};
+use crate::{
+    environment::Environment,
+    failure::{Code, Failure},
+    launch::STANDBY,
+};
 
 /// The daemon's message once it listens.
 pub(crate) const READY: &str = "ready";
@@ -103,8 +107,11 @@ fn take_over_output() -> Result<Arc<OwnedFd>, Failure> {
     })
 }
 
-/// Takes what was standard input: the job's segment.
-pub(crate) fn take_over_input() -> Result<Arc<OwnedFd>, Failure> {
+/// Takes what was standard input where it is the job's segment, as the run that has stood by says.
+pub(crate) fn segment(environment: &Environment) -> Result<Option<Arc<OwnedFd>>, Failure> {
+    if environment.get(STANDBY).is_none() {
+        return Ok(None);
+    }
     let taken = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 0).map_err(|why| {
         Failure::new(Code::Failure, "standard input", why, "raise the descriptor limit")
     })?;
@@ -112,7 +119,7 @@ pub(crate) fn take_over_input() -> Result<Arc<OwnedFd>, Failure> {
     if let Ok(null) = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
         dup2_stdin(&null).ok();
     }
-    Ok(Arc::new(taken))
+    Ok(Some(Arc::new(taken)))
 }
 
 /// Closes output that somebody may read to its end, as `ssh` and prologs do; a file may be kept.

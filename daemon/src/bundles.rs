@@ -109,7 +109,7 @@ impl Bundles {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Who reads by an entry of the table of places, which is hidden.
+    /// Readers by an entry of the table of places, which is hidden.
     pub(crate) fn readers(&self, entry: u32) -> Vec<(Arc<Entry>, u32)> {
         let entries = lock(&self.entries);
         let of = |client: &Arc<Entry>| {

@@ -87,7 +87,7 @@ pub(super) fn sentences(facts: &Facts<'_>) -> Vec<String> {
     said
 }
 
-/// What is said of several files, of this many.
+/// Words for several files, of this many.
 fn agreeing(files: u64, said: &str) -> String {
     let forms = [("were ", "was "), ("are ", "is ")];
     let one = |(several, one): (&str, &str)| Some(format!("{one}{}", said.strip_prefix(several)?));

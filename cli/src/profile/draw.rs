@@ -72,7 +72,7 @@ fn svg(height: f64, title: &str, body: &str) -> String {
     )
 }
 
-/// What the program wrote above a line, and what reached the files below it.
+/// Bytes the program wrote above a line, and bytes that reached the files below it.
 pub(super) fn timeline(samples: &[Sample], end: f64) -> String {
     const HALF: f64 = 90.0;
     const READ: f64 = 70.0;

@@ -1,4 +1,4 @@
-//! What the same writes would have cost without delegation: measured when the job has ended, by
+//! The cost that the same writes would have had without delegation: measured when the job has ended, by
 //! writes of the same sizes to the same file system.
 
 use std::{
@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 16 << 20;
 /// Times of all processes together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
-    /// What writes and closes took, by those calls that were timed.
+    /// Time that writes and closes took, by those calls that were timed.
     pub(crate) taken: Duration,
     /// Time that they would have taken.
     pub(crate) native: Duration,

@@ -7,7 +7,7 @@ use shm::{FILES, staging::FileSlot};
 
 use crate::{connection::Connection, file::Link};
 
-/// Who has the file that a slot is for.
+/// Side that has the file of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// The daemon, by a descriptor: there are as many as the session's credit.
