@@ -22,7 +22,7 @@ use crate::{
     job::{Job, unmasked},
     report,
     settings::Engine,
-    starter::{END, READY},
+    starter::{END, READY, STANDBY},
     voice::{self, Volume},
 };
 use daemon::{
@@ -34,9 +34,6 @@ use daemon::{
 const COMMAND_LEN_MAX: usize = 400;
 /// Tells the daemon of a run which program that runs. No setting: it begins otherwise than those.
 pub(crate) const PROGRAM: &str = "_KAKEHI_PROGRAM";
-/// Tells the daemon of a run that its standard input is the job's segment, made by the run that has
-/// stood by.
-pub(crate) const STANDBY: &str = "_KAKEHI_STANDBY";
 /// The way to run the program all the same.
 const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 

@@ -1,5 +1,5 @@
-//! The servers that a daemon is told of, from the configuration: those it is a client of, and the one
-//! that it is itself for a run with coalesced folders.
+//! The servers that a daemon is told of, from the configuration: those it is a client of, and the
+//! one that it is itself for a run with coalesced folders.
 
 use std::path::PathBuf;
 

@@ -19,7 +19,6 @@ use rustix::{
 use crate::{
     environment::Environment,
     failure::{Code, Failure},
-    launch::STANDBY,
 };
 
 /// The daemon's message once it listens.
@@ -27,6 +26,9 @@ pub(crate) const READY: &str = "ready";
 /// The byte that ends what it says about what it did. Its end itself takes longer: the kernel has
 /// memory and rings to take apart.
 pub(crate) const END: u8 = 0;
+/// Tells the daemon of a run that its standard input is the job's segment, made by the run that has
+/// stood by.
+pub(crate) const STANDBY: &str = "_KAKEHI_STANDBY";
 /// Asks for a daemon that goes on by itself, and marks the one that was started for that.
 const BACKGROUND: &str = "--background";
 const IN_BACKGROUND: &str = "--in-background";

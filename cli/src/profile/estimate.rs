@@ -1,5 +1,5 @@
-//! The cost that the same writes would have had without delegation: measured when the job has ended, by
-//! writes of the same sizes to the same file system.
+//! The cost that the same writes would have had without delegation: measured when the job has
+//! ended, by writes of the same sizes to the same file system.
 
 use std::{
     fs::File,
