@@ -4,14 +4,21 @@
 //! leaves the other cores to their programs. Many clients that sleep until they are answered leave
 //! a core idle that one executor has no use for: then the next one shares them.
 
+use std::fs;
+
 use executor::Idle;
 
-use crate::Config;
+use crate::{Config, config::CORES_MAX};
 
 /// Clients that the first executor serves before the next one gets any.
 const FEW: usize = 8;
-/// Executors of a daemon that was given no cores of its own.
-const SHARING: usize = 2;
+/// Executors of a daemon that was given no cores of its own, at least.
+const SHARING_MIN: usize = 2;
+/// Cores of a node for which such a daemon has one executor. Clients drain their own logs, so what
+/// is left for the daemon is 3 to 6 % of their time.
+const CORES_EACH: usize = 16;
+/// The cores of this node that are online, as `0-63,128`.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// The sessions of every executor.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,16 +29,17 @@ pub(crate) struct Seats {
 }
 
 impl Seats {
-    /// One executor for each core that is the daemon's own. Of those that share the job's cores
-    /// there are two where they pay: a remote folder is served over one connection, and one that
-    /// spins is enough. How many cores those are is known only once all ranks have come.
+    /// One executor for each core that is the daemon's own. Those that share the job's cores are as
+    /// many as suits the node, where they pay: a remote folder is served over one connection, and
+    /// one that spins is enough. Which cores are the job's is known only once all ranks have come.
     pub(crate) fn new(config: &Config) -> Self {
         if !config.cores.is_empty() {
             return Self::spread(config.cores.len());
         }
         let is_single =
             config.idle == Idle::Spin || config.remote.is_some() || config.serving.is_some();
-        let count = if is_single { 1 } else { SHARING };
+        let online = || fs::read_to_string(ONLINE).map_or(1, |list| count_listed(&list));
+        let count = if is_single { 1 } else { sharing(online()) };
         Self { taken: vec![0; count], few: FEW }
     }
 
@@ -66,12 +74,34 @@ impl Seats {
     }
 }
 
+/// Executors that share the cores of a node of so many.
+fn sharing(cores: usize) -> usize {
+    (cores / CORES_EACH).clamp(SHARING_MIN, CORES_MAX)
+}
+
+/// Numbers in a list of ranges, `0-3,8`: 5.
+fn count_listed(list: &str) -> usize {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    list.trim().split(',').filter_map(count).fold(0, usize::saturating_add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sharing() -> Seats {
+    fn shared() -> Seats {
         Seats { taken: vec![0; 2], few: FEW }
+    }
+
+    #[test]
+    fn executors_that_share_cores_grow_with_the_node() {
+        let counts = ["", "0\n", "0-1\n", "0-63\n", "0-63,128-191\n", "0-4095\n", "x-3"];
+        let counts = counts.map(|list| sharing(count_listed(list)));
+        assert_eq!(counts, [2, 2, 2, 4, 8, CORES_MAX, 2]);
     }
 
     fn take(seats: &mut Seats) {
@@ -80,7 +110,7 @@ mod tests {
 
     #[test]
     fn few_clients_have_one_executor_and_many_are_shared_evenly() {
-        let mut seats = sharing();
+        let mut seats = shared();
         assert!((0..FEW).all(|_| seats.take() == 0));
         assert!((0..FEW).all(|_| seats.take() == 1));
         (0..48).for_each(|_| take(&mut seats));
@@ -89,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_seat_that_is_left_is_taken_next() {
-        let mut seats = sharing();
+        let mut seats = shared();
         (0..20).for_each(|_| take(&mut seats));
         seats.leave(1);
         assert_eq!(seats.take(), 1);
@@ -109,6 +139,6 @@ mod tests {
         let config = Config { idle: Idle::Spin, ..Config::new("/nowhere".into()) };
         assert_eq!(Seats::new(&config).count(), 1);
         let config = Config { idle: Idle::PollIdle, ..config };
-        assert_eq!(Seats::new(&config).count(), SHARING);
+        assert!(Seats::new(&config).count() >= SHARING_MIN);
     }
 }

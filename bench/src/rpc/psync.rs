@@ -1,4 +1,5 @@
-//! The plain server: one thread that receives a packet, writes it, and answers.
+//! The plain server: one thread that receives as much as has come, writes what goes to one place
+//! by one call, and answers.
 //!
 //! A message of UCX it writes from where it has landed, in the middle of the task that waits for
 //! the next one.
@@ -27,6 +28,8 @@ use crate::{
 };
 
 const PAGE: usize = 4096;
+/// Bytes that are read, and written, by one call at most, but for a longer packet.
+const PIECE_LEN: usize = 1 << 20;
 
 /// Serves the one client of a run, over TCP.
 pub(crate) fn serve(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample> {
@@ -61,20 +64,73 @@ fn receive_all(stream: &mut TcpStream, run: &Run) -> anyhow::Result<Sample> {
 
 fn serve_packets(stream: &mut TcpStream, file: &File, run: &Run) -> anyhow::Result<Sample> {
     stream.write_all(&u64::from(run.depth).to_le_bytes())?;
-    let mut space = vec![0; run.size + PAGE];
-    let start = space.as_ptr().align_offset(PAGE);
-    let data = space.get_mut(start..start + run.size).unwrap_or_default();
+    let packet_len = NUMBER_LEN + run.size;
+    let mut received = vec![0; PIECE_LEN + packet_len];
+    let mut piece = Piece::new(run.size);
     let meter = Meter::new(run.count);
-    for served in 1..=run.count {
-        let mut offset = [0; NUMBER_LEN];
-        stream.read_exact(&mut offset)?;
-        stream.read_exact(data)?;
+    let (mut len, mut served) = (0, 0);
+    while served < run.count {
+        let more = stream.read(received.get_mut(len..).unwrap_or_default())?;
+        ensure!(more > 0, "the client is gone");
         meter.start();
-        file.write_all_at(data, u64::from_le_bytes(offset))?;
-        stream.write_all(&1_u64.to_le_bytes())?;
-        meter.served(served);
+        len += more;
+        let mut packets = received.get(..len).unwrap_or_default().chunks_exact(packet_len);
+        let mut credits = 0_u64;
+        for packet in &mut packets {
+            let (offset, data) = packet.split_at(NUMBER_LEN);
+            piece.add(data, u64::from_le_bytes(offset.try_into()?), file)?;
+            credits += 1;
+        }
+        let rest = packets.remainder().len();
+        received.copy_within(len - rest..len, 0);
+        len = rest;
+        if credits > 0 {
+            piece.write(file)?;
+            stream.write_all(&credits.to_le_bytes())?;
+            served += credits;
+            meter.served(served);
+        }
     }
     Ok(meter.sample())
+}
+
+/// Data that goes to one place of the file, aligned for it.
+struct Piece {
+    space: Vec<u8>,
+    start: usize,
+    len: usize,
+    offset: u64,
+}
+
+impl Piece {
+    /// One with room for packets of `size`.
+    fn new(size: usize) -> Self {
+        let space = vec![0; PIECE_LEN.max(size) + PAGE];
+        let start = space.as_ptr().align_offset(PAGE);
+        Self { space, start, len: 0, offset: 0 }
+    }
+
+    /// Adds what goes to `offset`; writes first what it does not follow, or fit behind.
+    fn add(&mut self, data: &[u8], offset: u64, file: &File) -> io::Result<()> {
+        let is_next = self.offset + self.len as u64 == offset;
+        if !is_next || self.start + self.len + data.len() > self.space.len() {
+            self.write(file)?;
+            self.offset = offset;
+        }
+        let at = self.start + self.len;
+        let room = self.space.get_mut(at..at + data.len()).unwrap_or_default();
+        room.copy_from_slice(data);
+        self.len += data.len();
+        Ok(())
+    }
+
+    fn write(&mut self, file: &File) -> io::Result<()> {
+        let data = self.space.get(self.start..self.start + self.len).unwrap_or_default();
+        file.write_all_at(data, self.offset)?;
+        self.offset += self.len as u64;
+        self.len = 0;
+        Ok(())
+    }
 }
 
 /// Serves the one client of a run, over UCX.

@@ -20,15 +20,12 @@ use crate::{
     append,
     client::Host,
     clock::now,
-    file::{Link, Log},
-    staging::{Failure, LOG_MIN, flush, place, take_error},
+    file::{Drains, Link, Log},
+    staging::{
+        DAEMONS_LEN, Failure, LOG_MIN, LOG_SHARE, OWN_LEN, flush, grow_to, largest_log, move_to,
+        place, take_error,
+    },
 };
-
-/// A file system that takes longer for a KiB is slow: its writes wait for more than memory.
-const SLOW_PER_KIB: Duration = Duration::from_micros(4);
-/// Drains in a row that must be slow before the daemon drains ahead: a thread that lost its core in
-/// between was not slowed down by the file system.
-pub(crate) const SLOW_DRAINS: u8 = 3;
 
 /// Has everything staged in the file: writes it from here if the client drains the log.
 ///
@@ -48,7 +45,7 @@ pub(crate) fn drain_full(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Resul
 fn drain_as(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> Result<(), Failure> {
     log.count(link);
     // Where others have the file open, too, the daemon gives refused bytes up.
-    let is_here = log.is_own && !link.shared.is_synchronous();
+    let is_here = log.is_own() && !link.shared.is_synchronous();
     if is_here && drain_here(link, log, fd, is_whole).map_err(Failure::Refused)? {
         // What the daemon was refused with, when it tried, was of bytes that are in the file now.
         take_error(link);
@@ -147,20 +144,39 @@ fn write_oldest(
         link.shared.write_begins(run.start, 0);
         copy::write(fd, pieces)? as u64
     };
-    log.took(written, now().saturating_sub(began));
+    log.took(link, written, now().saturating_sub(began));
     Ok(written)
 }
 
 impl Log {
     /// Learns how long a drain of `len` bytes took.
-    fn took(&mut self, len: u64, time: Duration) {
+    fn took(&mut self, link: Link, len: u64, time: Duration) {
         if len < LOG_MIN {
             return; // The call's own cost would count for more than the bytes.
         }
         self.drain_cost.learn(len, time);
-        let is_slow = time > SLOW_PER_KIB * u32::try_from(len >> 10).unwrap_or(u32::MAX);
-        self.slow_drains = if is_slow { self.slow_drains.saturating_add(1) } else { 0 };
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        link.connection.job.shared().costs.learn(self.device, len, ns);
     }
+}
+
+/// Has the daemon drain ahead of the program from now on, from a longer log.
+pub(crate) fn hand_over(link: Link, log: &mut Log) -> Result<(), Failure> {
+    log.drains = Drains::Ahead;
+    link.shared.set_drained_by_client(false);
+    let len = DAEMONS_LEN.min(largest_log(link.connection, LOG_SHARE));
+    if len > log.producer.capacity() {
+        grow_to(link, log, len)?;
+    }
+    Ok(())
+}
+
+/// Has the program drain its log again, a short one: the file system is no longer slow.
+pub(crate) fn take_back(link: Link, log: &mut Log) -> Result<(), Failure> {
+    flush(link, log, log.producer.head())?;
+    log.drains = Drains::Here;
+    link.shared.set_drained_by_client(true);
+    move_to(link, log, OWN_LEN.min(log.producer.capacity()))
 }
 
 /// Drains the log from this side after the daemon's death, whatever it was about. What is refused

@@ -124,19 +124,29 @@ pub(crate) struct Link {
     pub(crate) is_counted: bool,
 }
 
+/// Who drains a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drains {
+    /// The client, when it is full.
+    Here,
+    /// The daemon, ahead of a client that could: the file system is slow.
+    Ahead,
+    /// The daemon: the client has no descriptor of the file, or its writes are large.
+    AtDaemon,
+}
+
 /// A file's staging log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log {
     /// Start in the arena, bytes.
     pub(crate) at: u64,
     pub(crate) producer: Producer,
-    /// The client drains it itself when it is full; else the daemon, ahead of it.
-    pub(crate) is_own: bool,
+    pub(crate) drains: Drains,
     /// The program was told that staged bytes are refused: nothing more is accepted before they are
     /// in the file.
     pub(crate) is_refused: bool,
-    /// Its drains in a row that the file system was slow at.
-    pub(crate) slow_drains: u8,
+    /// Device number of its file.
+    pub(crate) device: u64,
     /// Average cost of its drains.
     pub(crate) drain_cost: Cost,
     /// Log position up to which the daemon was told to hurry.
@@ -147,6 +157,13 @@ pub(crate) struct Log {
     pub(crate) looked_at: Duration,
     /// File range that holds everything staged since the log was last seen empty.
     pub(crate) dirty: (u64, u64),
+}
+
+impl Log {
+    /// True if the client drains it when it is full.
+    pub(crate) fn is_own(&self) -> bool {
+        self.drains == Drains::Here
+    }
 }
 
 /// Average cost of moving bytes, in ns for a KiB. A thread that lost its core in between
@@ -189,9 +206,9 @@ impl OpenFile {
         matches!(self.descriptor, Descriptor::Placeholder | Descriptor::Remote)
     }
 
-    /// True if the client drains its log: not one that the daemon drains ahead.
-    pub(crate) const fn drains_here(&self) -> bool {
-        !self.is_placeholder() && !self.is_large
+    /// Who drains a log of it at first.
+    pub(crate) const fn drains(&self) -> Drains {
+        if self.is_placeholder() || self.is_large { Drains::AtDaemon } else { Drains::Here }
     }
 
     /// True if it is a server's.
@@ -239,7 +256,7 @@ impl OpenFile {
                 && !link.shared.owes()
                 && !link.connection.is_lost()
         })?;
-        Some((link, self.log.as_mut().filter(|log| log.is_own && !log.is_refused)?))
+        Some((link, self.log.as_mut().filter(|log| log.is_own() && !log.is_refused)?))
     }
 
     /// True if something staged for `from..to` may not be in the file yet.

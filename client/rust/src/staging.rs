@@ -31,21 +31,22 @@ use crate::{
     append,
     clock::coarse_now,
     connection::{Connection, Lost},
-    drain::{SLOW_DRAINS, drain, drain_full, take_over},
-    file::{AT_END, Access, Cost, Link, Log, OpenFile},
+    costs::drains_ahead,
+    drain::{drain, drain_full, hand_over, take_back, take_over},
+    file::{AT_END, Access, Cost, Drains, Link, Log, OpenFile},
     locked::Locked,
     paths::link_of,
     slots::{Holder, Slot},
 };
 
 /// Length of a log that its client drains, bytes: what a core's cache holds beside the program.
-const OWN_LEN: u64 = 256 << 10;
+pub(crate) const OWN_LEN: u64 = 256 << 10;
 /// Length of a log that the daemon drains, bytes.
-const DAEMONS_LEN: u64 = 4 << 20;
+pub(crate) const DAEMONS_LEN: u64 = 4 << 20;
 /// Shortest log, bytes, where the arena has little room left.
 pub(crate) const LOG_MIN: u64 = 64 << 10;
 /// A log that the daemon drains never takes more than this part of what is free of the arena.
-const LOG_SHARE: u64 = 4;
+pub(crate) const LOG_SHARE: u64 = 4;
 /// One that large writes are staged in never takes more than this part.
 const LARGE_SHARE: u64 = 2;
 /// One that its client drains takes no more than this: every file that has a slot finds room.
@@ -89,7 +90,7 @@ pub(crate) fn link(
         return Err(Reason::DaemonLost);
     }
     debug_assert!(file.link.is_none() && file.log.is_none(), "a file has one link");
-    let is_own = file.drains_here();
+    let is_own = file.drains() == Drains::Here;
     let log = if with_log { Some(new_log(connection, file).ok_or(Reason::Credit)?) } else { None };
     let Some(slot) = Slot::take(connection, Holder::Daemon) else {
         log.inspect(|log| give_log(connection, log));
@@ -131,7 +132,7 @@ pub(crate) fn link(
 pub(crate) fn attach(file: &mut OpenFile, link: Link) -> Result<(), Reason> {
     debug_assert!(file.log.is_none(), "a file has one log");
     let log = new_log(link.connection, file).ok_or(Reason::Credit)?;
-    link.shared.set_drained_by_client(log.is_own);
+    link.shared.set_drained_by_client(log.is_own());
     let request =
         Request::Attach { file: link.slot, arena_at: log.at, len: log.producer.capacity() };
     match link.connection.call(request) {
@@ -195,7 +196,7 @@ pub(crate) fn tell(link: Link, log: &mut Log) {
     }
     let head = log.producer.head();
     debug_assert!(head >= log.kicked, "positions count up");
-    if !log.is_own && head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
+    if !log.is_own() && head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
         log.kicked = head;
         link.connection.kick(link.slot as usize);
     }
@@ -211,7 +212,7 @@ fn watch(link: Link, log: &mut Log) {
     log.looked_at = now;
     let before = log.producer.waiting();
     // Of a log that its client drains, progress says nothing.
-    if log.is_own || log.producer.refresh(link.shared) >= before {
+    if log.is_own() || log.producer.refresh(link.shared) >= before {
         link.connection.check_alive();
     }
 }
@@ -262,25 +263,28 @@ impl Log {
 
     /// Copies the first bytes of `data` to where they are staged; returns how many fit.
     pub(crate) fn copy(&self, target: &[AtomicU8], data: &[u8]) -> usize {
-        if self.is_own { copy_in_cached(target, data) } else { copy_in(target, data) }
+        if self.is_own() { copy_in_cached(target, data) } else { copy_in(target, data) }
     }
 }
 
-fn largest_log(connection: &Connection, part: u64) -> u64 {
+pub(crate) fn largest_log(connection: &Connection, part: u64) -> u64 {
     connection.arena.lock().map_or(0, |arena| arena.share(part))
 }
 
 /// Makes room in a full log: drains all of one's own, waits for half of the daemon's.
 pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     let (head, waiting) = (log.producer.head(), log.producer.waiting());
-    if log.is_own {
-        drain_full(link, log, fd)?;
-        if log.slow_drains >= SLOW_DRAINS {
-            hand_over(link, log)?;
-        }
-    } else {
+    let is_ahead = drains_ahead(&link.connection.job.shared().costs, log.device, !log.is_own());
+    match log.drains {
+        Drains::Here => drain_full(link, log, fd)?,
+        Drains::Ahead if !is_ahead => take_back(link, log)?,
         // Of a long log not so much is waited for.
-        flush(link, log, head - waiting + (waiting / 2).min(DAEMONS_LEN))?;
+        Drains::Ahead | Drains::AtDaemon => {
+            flush(link, log, head - waiting + (waiting / 2).min(DAEMONS_LEN))?;
+        }
+    }
+    if log.is_own() && is_ahead {
+        hand_over(link, log)?;
     }
     // None waits in a log whose extents are about to be released, too.
     if waiting > 0 && log.producer.waiting() == waiting {
@@ -289,27 +293,16 @@ pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result
     Ok(())
 }
 
-/// Has the daemon drain ahead of the program from now on, from a longer log.
-fn hand_over(link: Link, log: &mut Log) -> Result<(), Failure> {
-    log.is_own = false;
-    link.shared.set_drained_by_client(false);
-    let len = DAEMONS_LEN.min(largest_log(link.connection, LOG_SHARE));
-    if len > log.producer.capacity() {
-        grow_to(link, log, len)?;
-    }
-    Ok(())
-}
-
 /// Gives a file whose large writes are staged a log that is as long as there is memory for, which
 /// the daemon drains. Where it does not get one, the next write finds out why.
 pub(crate) fn lengthen(file: &mut OpenFile) {
     let Some((link, log)) = file.link.zip(file.log.as_mut()) else { return };
-    if !log.is_own && log.producer.capacity() > DAEMONS_LEN {
+    if !log.is_own() && log.producer.capacity() > DAEMONS_LEN {
         return;
     }
     let len = largest_log(link.connection, LARGE_SHARE);
     if len > log.producer.capacity() {
-        log.is_own = false;
+        log.drains = Drains::AtDaemon;
         link.shared.set_drained_by_client(false);
         match move_to(link, log, len) {
             Ok(()) | Err(_) => {}
@@ -325,20 +318,20 @@ pub(crate) fn grow_to(link: Link, log: &mut Log, len: u64) -> Result<(), Failure
     move_to(link, log, len)
 }
 
-fn move_to(link: Link, log: &mut Log, len: u64) -> Result<(), Failure> {
-    let Some(larger) = log_of(link.connection, len, log.is_own) else { return Ok(()) };
+pub(crate) fn move_to(link: Link, log: &mut Log, len: u64) -> Result<(), Failure> {
+    let Some(other) = log_of(link.connection, len, log.drains, log.device) else { return Ok(()) };
     // Positions count on, but in an empty log.
     let moved = flush(link, log, log.producer.head()).and_then(|()| {
-        let (arena_at, len) = (larger.at, larger.producer.capacity());
+        let (arena_at, len) = (other.at, other.producer.capacity());
         link.connection.call(Request::Attach { file: link.slot, arena_at, len })
     });
     if !matches!(moved, Ok(Ok(_))) {
-        give_log(link.connection, &larger);
+        give_log(link.connection, &other);
         return moved.map(drop).map_err(Failure::from);
     }
     give_log(link.connection, log);
-    log.at = larger.at;
-    log.producer.attach(larger.producer.capacity());
+    log.at = other.at;
+    log.producer.attach(other.producer.capacity());
     Ok(())
 }
 
@@ -444,17 +437,18 @@ pub(crate) fn place(link: Link, log: &Log, position: u64, len: u64) -> Option<&'
 
 /// A log that the client drains or the daemon, as suits the file: a small one is better than none.
 fn new_log(connection: &Connection, file: &OpenFile) -> Option<Log> {
-    let is_own = file.drains_here();
-    let (len, part) = match is_own {
-        true => (OWN_LEN, OWN_SHARE),
-        false if file.is_large => (u64::MAX, LARGE_SHARE),
-        false => (DAEMONS_LEN, LOG_SHARE),
+    let drains = file.drains();
+    let (len, part) = match drains {
+        Drains::Here => (OWN_LEN, OWN_SHARE),
+        _ if file.is_large => (u64::MAX, LARGE_SHARE),
+        Drains::Ahead | Drains::AtDaemon => (DAEMONS_LEN, LOG_SHARE),
     };
     let len = len.min(largest_log(connection, part)).max(LOG_MIN);
-    log_of(connection, len, is_own).or_else(|| log_of(connection, LOG_MIN, is_own))
+    let log = |len| log_of(connection, len, drains, file.device);
+    log(len).or_else(|| log(LOG_MIN))
 }
 
-fn log_of(connection: &Connection, len: u64, is_own: bool) -> Option<Log> {
+fn log_of(connection: &Connection, len: u64, drains: Drains, device: u64) -> Option<Log> {
     debug_assert!(len.is_power_of_two(), "positions wrap by a mask");
     let mut arena = connection.arena.lock().ok()?;
     let at = arena.take(len)?;
@@ -468,9 +462,9 @@ fn log_of(connection: &Connection, len: u64, is_own: bool) -> Option<Log> {
     Some(Log {
         at,
         producer,
-        is_own,
+        drains,
         is_refused: false,
-        slow_drains: 0,
+        device,
         drain_cost,
         kicked: 0,
         counted: 0,

@@ -144,9 +144,9 @@ impl Client {
         // Also to write in a place: beside a child that has the file nothing is staged.
         file.take_back();
         let len = total(data);
-        if file.goes_directly(len) {
+        if let Some(reason) = file.goes_directly(len) {
             self.settle_others(&mut file);
-            return file.write_directly(data, at);
+            return file.write_directly(reason, data, at);
         }
         if let Some(room) = file.limited_room(at, len)? {
             drop(file);
@@ -273,30 +273,38 @@ impl Client {
 }
 
 impl Locked {
-    /// True if the program makes this write itself, of a file that it has open: one that is as
-    /// cheap to write as to copy, or that would wait until it is drained.
-    fn goes_directly(&mut self, len: usize) -> bool {
+    /// Why the program makes this write itself, of a file that it has open: it is as cheap to write
+    /// as to copy, or would wait until it is drained.
+    fn goes_directly(&mut self, len: usize) -> Option<Reason> {
         if self.is_placeholder() || self.left.is_some() {
-            return false;
+            return None;
         }
-        let is_large = self.client.config.get().is_none_or(|config| len as u64 >= config.direct);
+        let config = self.client.config.get();
+        let is_large = config.is_none_or(|config| len as u64 >= config.direct);
         let waits = self.is_synchronous
             || self.link.is_some_and(|link| link.shared.is_synchronous())
-            || self.client.config.get().is_some_and(|config| config.synchronous);
+            || config.is_some_and(|config| config.synchronous);
         if is_large {
-            return waits || !self.stages_large(len);
+            return (waits || !self.stages_large(len)).then_some(Reason::Large);
         }
-        self.log.is_some_and(|log| waits || len >= LONG && self.is_dear_to_stage(&log))
+        let log = self.log?;
+        let is_dear = || len >= LONG && self.is_dear_to_stage(&log);
+        if waits { Some(Reason::Synchronous) } else { is_dear().then_some(Reason::Large) }
     }
 
     /// True if longer writes of this file cost less than to copy and to drain them, as measured.
     fn is_dear_to_stage(&self, log: &Log) -> bool {
-        log.is_own && self.write_cost.is_below_copied(log.drain_cost)
+        log.is_own() && self.write_cost.is_below_copied(log.drain_cost)
     }
 
     /// Has the kernel write, behind everything that is staged: whoever is killed in between leaves
     /// no hole.
-    fn write_directly(mut self, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
+    fn write_directly(
+        mut self,
+        reason: Reason,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
         self.drained()?;
         let Self { client, fd, entry, .. } = self;
         let asked = total(data) as u64;
@@ -317,8 +325,7 @@ impl Locked {
             entry.position.store(client.kernel_seek(fd, 0, SEEK_CUR)?, Ordering::Relaxed);
         }
         let len = wrote?;
-        let is_large = client.config.get().is_none_or(|config| len as u64 >= config.direct);
-        client.count_written(if is_large { Reason::Large } else { Reason::Synchronous }, len);
+        client.count_written(reason, len);
         Ok(len)
     }
 
