@@ -8,19 +8,27 @@
 use core::mem::offset_of;
 
 use client::{Errno, Reason};
-use libc::{aiocb, c_int, c_void, iocb, off_t};
+use libc::{aiocb, c_int, c_long, c_void, iocb, off_t};
 
 use crate::{
     data::{pread, pwrite},
     descriptor::is_writable,
     errno::{answer, last},
     interpose::{interpose, next},
-    kernel::{Outcome, ignore, kernel},
+    kernel::{Outcome, Word as _, ignore, kernel},
     start::client,
     sync::{fdatasync, fsync},
 };
 
 interpose! {
+    // libaio's, which makes the system call by instruction, and returns its error.
+    fn io_submit(context: *mut c_void, count: c_long, list: *const *const iocb) -> c_int {
+        match submit(context.word(), count.word(), list) {
+            Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
+            Err(errno) => -errno.raw_os_error(),
+        }
+    }
+
     fn aio_read|aio_read64(request: *mut aiocb) -> c_int {
         if let Some(served) = serve(request, Work::Read) {
             return answer(served);

@@ -6,6 +6,7 @@ use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
 use crate::{
+    direct,
     file::{Descriptor, Link},
     limit::size_limit,
     locked::Locked,
@@ -141,7 +142,12 @@ impl Locked {
         if size_limit().is_some() {
             return Some(Reason::Unsupported);
         }
-        let kind = fs::fstatfs(self.borrow()).map(|stat| stat.f_type);
-        kind.is_ok_and(|kind| PSEUDO.contains(&kind)).then_some(Reason::Pseudo)
+        let kind = fs::fstatfs(self.borrow()).map_or(0, |stat| stat.f_type);
+        let is_direct = self.access.direct && !direct::is_fit(self.borrow(), kind);
+        match kind {
+            kind if PSEUDO.contains(&kind) => Some(Reason::Pseudo),
+            _ if is_direct => Some(Reason::Unsupported),
+            _ => None,
+        }
     }
 }

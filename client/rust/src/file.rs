@@ -76,6 +76,8 @@ pub(crate) struct OpenFile {
     pub(crate) window: Option<Window>,
     /// Time that the kernel took for the small writes it had before staging repays its hand-over.
     pub(crate) spent: Duration,
+    /// Where the last write past the page cache ended.
+    pub(crate) direct_end: u64,
     /// Average cost of the longer ones of them.
     pub(crate) write_cost: Cost,
     /// An error of a staged write that outlived its link, for the next write or close to report.
@@ -112,6 +114,8 @@ pub(crate) struct Access {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     pub(crate) append: bool,
+    /// `O_DIRECT`.
+    pub(crate) direct: bool,
 }
 
 /// A file's slot at the daemon.
@@ -131,7 +135,8 @@ pub(crate) enum Drains {
     Here,
     /// The daemon, ahead of a client that could: the file system is slow.
     Ahead,
-    /// The daemon: the client has no descriptor of the file, or its writes are large.
+    /// The daemon: the client has no descriptor of the file, its writes are large, or they go past
+    /// the page cache, by the daemon's ring.
     AtDaemon,
 }
 
@@ -208,7 +213,10 @@ impl OpenFile {
 
     /// Who drains a log of it at first.
     pub(crate) const fn drains(&self) -> Drains {
-        if self.is_placeholder() || self.is_large { Drains::AtDaemon } else { Drains::Here }
+        match self.is_placeholder() || self.is_large || self.access.direct {
+            true => Drains::AtDaemon,
+            false => Drains::Here,
+        }
     }
 
     /// True if it is a server's.
@@ -277,7 +285,7 @@ impl OpenFile {
         number_count: 0,
         device: 0,
         inode: 0,
-        access: Access { readable: false, writable: false, append: false },
+        access: Access { readable: false, writable: false, append: false, direct: false },
         is_synchronous: false,
         is_large: false,
         left: None,
@@ -291,6 +299,7 @@ impl OpenFile {
         flags: 0,
         window: None,
         spent: Duration::ZERO,
+        direct_end: 0,
         write_cost: Cost::UNKNOWN,
         owed: None,
     };
@@ -399,6 +408,7 @@ pub(crate) fn fresh(device: u64, inode: u64, flags: OFlags) -> OpenFile {
         readable: mode == OFlags::RDONLY || mode == OFlags::RDWR,
         writable: mode == OFlags::WRONLY || mode == OFlags::RDWR,
         append: flags.contains(OFlags::APPEND),
+        direct: flags.contains(OFlags::DIRECT),
     };
     let is_synchronous = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
     OpenFile { device, inode, access, is_synchronous, flags: flags.bits(), ..OpenFile::FREE }

@@ -28,6 +28,7 @@ mod connection;
 mod costs;
 mod delegate;
 mod detach;
+mod direct;
 mod drain;
 mod file;
 mod flags;

@@ -183,9 +183,7 @@ impl Client {
                 Policy::Pass => Some(Reason::Rule),
                 Policy::Kernels => Some(Reason::Pseudo),
                 _ if fd <= STREAMS_MAX => Some(Reason::StandardStream),
-                _ if flags.contains(OFlags::DIRECT) || self.leaves_all() => {
-                    Some(Reason::Unsupported)
-                }
+                _ if self.leaves_all() => Some(Reason::Unsupported),
                 _ => None,
             };
             let kept = identify(self.host.borrow(fd)).ok();

@@ -129,7 +129,6 @@ impl Client {
         let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, identify(number)?)));
         let Ok((flags, (mode, inode))) = found else { return before };
         let left = match before {
-            Entry::Opened(_) if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
             Entry::Opened(_) => self.leaves_all().then_some(Reason::Unsupported),
             _ => Some(Reason::Inherited),
         };

@@ -144,7 +144,7 @@ impl Client {
         // Also to write in a place: beside a child that has the file nothing is staged.
         file.take_back();
         let len = total(data);
-        if let Some(reason) = file.goes_directly(len) {
+        if let Some(reason) = file.goes_directly(data, at) {
             self.settle_others(&mut file);
             return file.write_directly(reason, data, at);
         }
@@ -275,10 +275,17 @@ impl Client {
 impl Locked {
     /// Why the program makes this write itself, of a file that it has open: it is as cheap to write
     /// as to copy, or would wait until it is drained.
-    fn goes_directly(&mut self, len: usize) -> Option<Reason> {
+    fn goes_directly(&mut self, data: &[&[u8]], at: Option<u64>) -> Option<Reason> {
         if self.is_placeholder() || self.left.is_some() {
             return None;
         }
+        if self.access.direct {
+            let unfit = self.unfit_direct(data, at);
+            if unfit.is_some() {
+                return unfit;
+            }
+        }
+        let len = total(data);
         let config = self.client.config.get();
         let is_large = config.is_none_or(|config| len as u64 >= config.direct);
         let waits = self.is_synchronous

@@ -257,6 +257,38 @@ fn large_writes_are_staged_where_the_file_system_is_slower_than_a_copy() {
     assert_eq!(said["bytes_undelegated"]["large"], 48 << 20, "{said:#}");
 }
 
+/// What goes past the page cache is staged, and has the results and the bytes it has natively.
+#[test]
+fn direct_writes_are_delegated_and_end_as_they_do_natively() {
+    for system in ["ext4", "xfs"] {
+        let folder = Folder::new();
+        let Some(rig) = Rig::start(&folder, "loop", system) else { return };
+        for rule in [HYBRID, DELEGATE] {
+            for how in [&[][..], &["libaio"]] {
+                let files = rig.make(&format!("{}-{}", rule.len(), how.len()));
+                let told = folder.join("told");
+                let flags = ["--rule", rule, "--stats", told.to_str().expect("UTF-8")];
+                let found =
+                    [Command::new("env"), kakehi_run(&folder, &flags)].map(|mut command| {
+                        let file = files.join("file");
+                        let output =
+                            run(command.arg(program("direct")).arg(&file).args(how), TIME_MAX);
+                        assert!(output.status.success(), "{system} {rule}: {output:?}");
+                        (text(&output.stdout), fs::read(&file).expect("a file"))
+                    });
+                let [(native_said, native), (said, bytes)] = found;
+                assert_eq!(said, native_said, "{system} {rule} {how:?}");
+                assert!(bytes == native, "{system} {rule} {how:?}");
+                let said = stats(&told).into_iter().next_back().expect("a document");
+                fs::remove_file(told).expect("a file");
+                let staged = said["bytes_staged"].as_u64();
+                assert!(staged.is_some_and(|len| len > 400 << 10), "{said:#}");
+            }
+        }
+        rig.stop();
+    }
+}
+
 // ---- faults
 
 #[test]
