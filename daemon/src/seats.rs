@@ -7,8 +7,9 @@
 use std::fs;
 
 use executor::Idle;
+use shm::EXECUTORS_MAX;
 
-use crate::{Config, config::CORES_MAX};
+use crate::Config;
 
 /// Clients that the first executor serves before the next one gets any.
 const FEW: usize = 8;
@@ -76,7 +77,7 @@ impl Seats {
 
 /// Executors that share the cores of a node of so many.
 fn sharing(cores: usize) -> usize {
-    (cores / CORES_EACH).clamp(SHARING_MIN, CORES_MAX)
+    (cores / CORES_EACH).clamp(SHARING_MIN, EXECUTORS_MAX)
 }
 
 /// Numbers in a list of ranges, `0-3,8`: 5.
@@ -101,7 +102,7 @@ mod tests {
     fn executors_that_share_cores_grow_with_the_node() {
         let counts = ["", "0\n", "0-1\n", "0-63\n", "0-63,128-191\n", "0-4095\n", "x-3"];
         let counts = counts.map(|list| sharing(count_listed(list)));
-        assert_eq!(counts, [2, 2, 2, 4, 8, CORES_MAX, 2]);
+        assert_eq!(counts, [2, 2, 2, 4, 8, EXECUTORS_MAX, 2]);
     }
 
     fn take(seats: &mut Seats) {

@@ -1,12 +1,9 @@
-//! Costs of the file systems of this process, and their consequences for large writes and for who
-//! drains a log.
+//! Costs of the file systems of this process, and their consequence for large writes.
 //!
 //! A large write is staged where its file system is slower than to copy the bytes, so that the
 //! program goes on at the speed of memory and the daemon drains beside it. Elsewhere it passes.
 
 use core::time::Duration;
-
-use shm::Costs;
 
 use crate::{client::Client, locked::Locked};
 
@@ -14,18 +11,6 @@ use crate::{client::Client, locked::Locked};
 /// memory and to drain it takes up to 5 us where every core is busy; a file system on the same
 /// node, which uses these cores itself, gained nothing at 3 us.
 const SLOW_KIB_NS: u64 = 8_000;
-/// A KiB that takes longer keeps a program waiting for more than memory: the daemon drains ahead of
-/// it, ns. Below the second the program drains its log itself again.
-const AHEAD_KIB_NS: (u64, u64) = (4_000, 2_000);
-
-/// True if the daemon is to drain a log of `device` ahead of the program, which it does not do yet
-/// (`is_ahead`), or still. All processes of the job have found what decides: a thread that lost its
-/// core in a few drains changes nothing.
-pub(crate) fn drains_ahead(costs: &Costs, device: u64, is_ahead: bool) -> bool {
-    let bound = if is_ahead { AHEAD_KIB_NS.1 } else { AHEAD_KIB_NS.0 };
-    let kib_ns = costs.of(device).and_then(|cost| cost.kib_ns);
-    kib_ns.map_or(is_ahead, |kib_ns| kib_ns > bound)
-}
 
 impl Client {
     /// Tells everybody of the job what a write took.
@@ -67,37 +52,5 @@ impl Locked {
     fn open_elsewhere(&self) -> bool {
         self.client.is_exiting()
             || self.log.is_none() && self.client.open_count(self.device, self.inode) > 1
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    fn learn(costs: &Costs, kib_ns: u64, times: usize) {
-        (0..times).for_each(|_| costs.learn(7, MIB, kib_ns << 10));
-    }
-
-    #[test]
-    fn daemon_drains_ahead_where_the_file_system_is_slow_and_as_long_as_it_is() {
-        let costs = Costs::default();
-        assert!(!drains_ahead(&costs, 7, false), "nothing is known");
-        learn(&costs, 9_000, 4);
-        assert!(drains_ahead(&costs, 7, false) && !drains_ahead(&costs, 8, false));
-        learn(&costs, 3_000, 40);
-        assert!(drains_ahead(&costs, 7, true), "it stays, in between");
-        assert!(!drains_ahead(&costs, 7, false));
-        learn(&costs, 300, 40);
-        assert!(!drains_ahead(&costs, 7, true));
-    }
-
-    #[test]
-    fn thread_that_lost_its_core_in_some_drains_drains_on() {
-        let costs = Costs::default();
-        learn(&costs, 300, 8);
-        learn(&costs, 40_000, 8);
-        assert!(!drains_ahead(&costs, 7, false));
     }
 }

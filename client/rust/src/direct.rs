@@ -1,5 +1,5 @@
-//! Files opened with `O_DIRECT`: what is staged of them the daemon writes by its ring, past the page
-//! cache, in longer pieces than the program's.
+//! Files opened with `O_DIRECT`: the daemon writes what is staged of them by its ring, past the
+//! page cache, in longer pieces than the program's.
 //!
 //! The kernel wants memory, length, and place aligned. A log begins at a page, so everything in it
 //! is aligned if all that is staged is; a write that is not goes to the kernel, behind what is

@@ -13,7 +13,7 @@ use core::{
 
 use rustix::{fs::OFlags, io::Errno};
 use shm::{
-    Linked, Lock,
+    Costs, Linked, Lock,
     staging::{FileSlot, Producer},
 };
 use wire::Reason;
@@ -138,6 +138,21 @@ pub(crate) enum Drains {
     /// The daemon: the client has no descriptor of the file, its writes are large, or they go past
     /// the page cache, by the daemon's ring.
     AtDaemon,
+}
+
+impl Drains {
+    /// A KiB that takes longer keeps a program waiting for more than memory: the daemon drains
+    /// ahead of it, ns. Below the second the program drains its log itself again.
+    const AHEAD_KIB_NS: (u64, u64) = (4_000, 2_000);
+
+    /// True if the daemon is to drain a log of `device` ahead of its client, or still is. All
+    /// processes of the job have found what decides: a thread that lost its core in a few drains
+    /// changes nothing.
+    pub(crate) fn is_ahead(self, costs: &Costs, device: u64) -> bool {
+        let (is_so, (above, below)) = (self != Self::Here, Self::AHEAD_KIB_NS);
+        let kib_ns = costs.of(device).and_then(|cost| cost.kib_ns);
+        kib_ns.map_or(is_so, |kib_ns| kib_ns > if is_so { below } else { above })
+    }
 }
 
 /// A file's staging log.
@@ -412,4 +427,36 @@ pub(crate) fn fresh(device: u64, inode: u64, flags: OFlags) -> OpenFile {
     };
     let is_synchronous = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
     OpenFile { device, inode, access, is_synchronous, flags: flags.bits(), ..OpenFile::FREE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn learn(costs: &Costs, kib_ns: u64, times: usize) {
+        (0..times).for_each(|_| costs.learn(7, MIB, kib_ns << 10));
+    }
+
+    #[test]
+    fn daemon_drains_ahead_where_the_file_system_is_slow_and_as_long_as_it_is() {
+        let costs = Costs::default();
+        assert!(!Drains::Here.is_ahead(&costs, 7), "nothing is known");
+        learn(&costs, 9_000, 4);
+        assert!(Drains::Here.is_ahead(&costs, 7) && !Drains::Here.is_ahead(&costs, 8));
+        learn(&costs, 3_000, 40);
+        assert!(Drains::Ahead.is_ahead(&costs, 7), "it stays, in between");
+        assert!(!Drains::Here.is_ahead(&costs, 7));
+        learn(&costs, 300, 40);
+        assert!(!Drains::Ahead.is_ahead(&costs, 7));
+    }
+
+    #[test]
+    fn thread_that_lost_its_core_in_some_drains_drains_on() {
+        let costs = Costs::default();
+        learn(&costs, 300, 8);
+        learn(&costs, 40_000, 8);
+        assert!(!Drains::Here.is_ahead(&costs, 7));
+    }
 }

@@ -31,7 +31,6 @@ use crate::{
     append,
     clock::coarse_now,
     connection::{Connection, Lost},
-    costs::drains_ahead,
     drain::{drain, drain_full, hand_over, take_back, take_over},
     file::{AT_END, Access, Cost, Drains, Link, Log, OpenFile},
     locked::Locked,
@@ -274,7 +273,7 @@ pub(crate) fn largest_log(connection: &Connection, part: u64) -> u64 {
 /// Makes room in a full log: drains all of one's own, waits for half of the daemon's.
 pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     let (head, waiting) = (log.producer.head(), log.producer.waiting());
-    let is_ahead = drains_ahead(&link.connection.job.shared().costs, log.device, !log.is_own());
+    let is_ahead = log.drains.is_ahead(&link.connection.job.shared().costs, log.device);
     match log.drains {
         Drains::Here => drain_full(link, log, fd)?,
         Drains::Ahead if !is_ahead => take_back(link, log)?,
