@@ -176,7 +176,10 @@ pub(crate) fn take_back(link: Link, log: &mut Log) -> Result<(), Failure> {
     flush(link, log, log.producer.head())?;
     log.drains = Drains::Here;
     link.shared.set_drained_by_client(true);
-    move_to(link, log, OWN_LEN.min(log.producer.capacity()))
+    if log.producer.capacity() > OWN_LEN {
+        move_to(link, log, OWN_LEN)?;
+    }
+    Ok(())
 }
 
 /// Drains the log from this side after the daemon's death, whatever it was about. What is refused
