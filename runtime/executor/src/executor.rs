@@ -11,12 +11,13 @@ use std::{
 };
 
 use crate::{
-    handle::{Handle, Inner},
+    class::Class,
+    handle::{Counters, Handle, Inner},
     idle::{Idle, Offer, Pace, Rest},
     park::Park,
     poll_list::{PollLists, VISITS_MAX},
     source::{Armed, Source, Sources},
-    task::{Class, MAIN, Task, Tasks},
+    task::{MAIN, Task, Tasks},
     time::{Clock, Instant},
     timers::Timers,
     wakes::{Ready, Wakes},
@@ -52,37 +53,6 @@ impl Default for Config {
             source_budget: 16,
         }
     }
-}
-
-/// Counters of an executor since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Turns of the loop.
-    pub turns: u64,
-    /// Turns in which nothing was ready.
-    pub idle_turns: u64,
-    /// Times it blocked.
-    pub parks: u64,
-    /// Polls of latency tasks.
-    pub latency_polls: u64,
-    /// Polls of throughput tasks.
-    pub throughput_polls: u64,
-    /// Events handled by sources.
-    pub source_events: u64,
-    /// Timers that came due.
-    pub timers: u64,
-    /// Source events found right after a block; all others were found by polling.
-    pub doorbell_events: u64,
-    /// Executors woken because this one found something for them.
-    pub handed_over: u64,
-    /// Times it ceased polling because another thread wanted the core.
-    pub gave_way: u64,
-    /// Time spent in turns that found something.
-    pub working: Duration,
-    /// Time spent in turns that found nothing.
-    pub polling: Duration,
-    /// Time spent blocked.
-    pub parked: Duration,
 }
 
 /// Runs tasks and sources on one thread.

@@ -11,13 +11,13 @@ use std::{
 };
 
 use crate::{
-    executor::Counters,
+    class::Class,
     idle::Idle,
     poll_list::PollLists,
     source::{Source, SourceId, Sources},
-    task::{Class, Slot, Tasks},
+    task::{Slot, Tasks},
     time::{Clock, Instant},
-    timers::{Sleep, Timers},
+    timers::{Key, Timers},
     wakes::Wakes,
 };
 
@@ -211,4 +211,71 @@ impl Future for YieldNow {
         context.waker().wake_by_ref();
         Poll::Pending
     }
+}
+
+/// Waits until a moment has come; see [`Handle::sleep_until`]. Dropping it cancels the timer.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Sleep {
+    handle: Handle,
+    at: Instant,
+    key: Option<Key>,
+}
+
+impl Sleep {
+    pub(crate) fn new(handle: Handle, at: Instant) -> Self {
+        Self { handle, at, key: None }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if this.handle.now() >= this.at {
+            return Poll::Ready(());
+        }
+        this.handle.timers().borrow_mut().register(&mut this.key, this.at, context.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.handle.timers().borrow_mut().remove(&key);
+        }
+    }
+}
+
+/// Counters of an executor since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Turns in which nothing was ready.
+    pub idle_turns: u64,
+    /// Times it blocked.
+    pub parks: u64,
+    /// Polls of latency tasks.
+    pub latency_polls: u64,
+    /// Polls of throughput tasks.
+    pub throughput_polls: u64,
+    /// Events handled by sources.
+    pub source_events: u64,
+    /// Timers that came due.
+    pub timers: u64,
+    /// Source events found right after a block; all others were found by polling.
+    pub doorbell_events: u64,
+    /// Executors woken because this one found something for them.
+    pub handed_over: u64,
+    /// Times it ceased polling because another thread wanted the core.
+    pub gave_way: u64,
+    /// Time spent in turns that found something.
+    pub working: Duration,
+    /// Time spent in turns that found nothing.
+    pub polling: Duration,
+    /// Time spent blocked.
+    pub parked: Duration,
 }

@@ -9,6 +9,7 @@
 //! visits to a source lies at most one slice and one such poll, whatever else is ready: an empty
 //! task queue is never a condition for visiting a source.
 
+mod class;
 mod credit;
 mod executor;
 mod first;
@@ -30,16 +31,15 @@ mod timers;
 mod vacancies;
 mod wakes;
 
+pub use class::Class;
 pub use credit::{Credit, Credits, Take};
-pub use executor::{Config, Counters, Executor, QUIET};
+pub use executor::{Config, Executor, QUIET};
 pub use first::first;
-pub use handle::{Handle, YieldNow, yield_now};
+pub use handle::{Counters, Handle, Sleep, YieldNow, yield_now};
 pub use idle::Idle;
 pub use notify::{Notified, Notify};
 pub use park::{Park, Unpark};
 pub use poll_list::{Attendant, Found, PollLists, Registration, SharedSource};
 pub use source::{Armed, Source, SourceId};
-pub use task::Class;
 pub use time::{Clock, Instant, ManualClock};
-pub use timers::Sleep;
 pub use vacancies::Vacancies;

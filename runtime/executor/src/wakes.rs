@@ -8,9 +8,9 @@
 use std::{collections::VecDeque, fmt, mem, sync::Arc};
 
 use crate::{
+    class::{Class, PerClass},
     park::Unpark,
     sync::{Mutex, lock},
-    task::{Class, PerClass},
 };
 
 /// Indices of ready tasks, a queue per class.
