@@ -128,3 +128,9 @@ pub(crate) fn wide(len: usize) -> u64 {
 pub(crate) fn narrow(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
+
+/// The smallest multiple of `unit` that is at least `len`; `None` beyond 64 bits.
+#[must_use]
+pub fn round_up(len: u64, unit: u64) -> Option<u64> {
+    len.checked_next_multiple_of(unit)
+}

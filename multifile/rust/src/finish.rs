@@ -11,12 +11,11 @@ use crate::{
     output::Output,
     plan::{FilePlan, Style},
     storage::Storage,
+    sums::CHECKSUMS_MAGIC,
 };
 
 /// Bytes of tables collected before they are written.
 const SLAB_LEN: usize = 1 << 16;
-/// Starts the table of checksums.
-pub(crate) const CHECKSUMS_MAGIC: [u8; 8] = *b"mfcrc32c";
 
 /// Content of the block table of one file.
 pub(crate) trait Usage {

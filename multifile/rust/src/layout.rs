@@ -4,7 +4,7 @@
 //! places from them.
 
 use crate::{
-    codec::wide,
+    codec::{round_up, wide},
     error::{Argument, Error, Result},
     header::{COMMIT_LEN, FIXED_END},
     packing::{self, Packing},
@@ -176,12 +176,6 @@ impl Place {
 pub fn data_at(task_count: u64, fs_block_len: u32) -> Option<u64> {
     let tables = task_count.checked_mul(16)?;
     round_up(tables.checked_add(FIXED_END + COMMIT_LEN)?, u64::from(fs_block_len))
-}
-
-/// The smallest multiple of `unit` that is at least `len`; `None` beyond 64 bits.
-#[must_use]
-pub fn round_up(len: u64, unit: u64) -> Option<u64> {
-    len.checked_next_multiple_of(unit)
 }
 
 fn offset(at: Option<u64>) -> Result<u64> {

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     header::FLAG2_AT,
     journal::{Journal, Slot, SlotKey},
-    run::{Piece, Run},
+    run::{Owner, Piece, Run},
     storage::{File, Naming, Storage, write_all},
 };
 
@@ -38,20 +38,6 @@ pub(crate) struct Output<S: Storage> {
 impl<S: Storage> Drop for Output<S> {
     fn drop(&mut self) {
         self.flush().ok();
-    }
-}
-
-/// The block that the waiting bytes belong to, and its state once they are written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner {
-    pub(crate) task: u32,
-    pub(crate) block: u64,
-    pub(crate) slot: Slot,
-}
-
-impl Owner {
-    pub(crate) const fn is_in_block_of(&self, other: &Self) -> bool {
-        self.task == other.task && self.block == other.block
     }
 }
 

@@ -6,9 +6,8 @@
 use core::ops::Range;
 
 use crate::{
-    codec::{narrow, wide},
+    codec::{narrow, round_up, wide},
     error::{Argument, Error, Result},
-    layout::round_up,
 };
 
 /// How tasks are packed into a physical file.

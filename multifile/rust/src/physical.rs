@@ -9,14 +9,14 @@ use std::{
 use crate::{
     backing::demand,
     blocks::{Blocks, Table, each_u64},
-    codec::{narrow, signed, wide},
+    codec::{narrow, round_up, signed, wide},
     cursor::Cursor,
     error::{Argument, Error, Part, Readable as _, Result},
-    finish::CHECKSUMS_MAGIC,
     header::{FIXED_LEN, Header},
-    layout::{Layout, OFFSET_MAX, Place, round_up},
+    layout::{Layout, OFFSET_MAX, Place},
     mark::Mark,
     storage::{File, Storage, read_exactly, read_up_to},
+    sums::CHECKSUMS_MAGIC,
 };
 
 /// Version from which on stored chunk sizes are what was reserved, not what was asked for.

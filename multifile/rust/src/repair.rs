@@ -42,10 +42,11 @@ use crate::{
     journal::{ANY_MORE, Slot},
     mark::Mark,
     name,
-    output::{Manner, Output, Owner},
+    output::{Manner, Output},
     physical::Front,
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
+    run::Owner,
     storage::{File, Naming, Storage, write_all},
     writer::{instance, remove_journal},
 };

@@ -6,7 +6,21 @@
 //! write that is not like them ends the run, and this is recorded before it begins, so that no part
 //! of it is taken for one of them.
 
-use crate::{journal::Slot, output::Owner};
+use crate::journal::Slot;
+
+/// The block that the waiting bytes belong to, and its state once they are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) task: u32,
+    pub(crate) block: u64,
+    pub(crate) slot: Slot,
+}
+
+impl Owner {
+    pub(crate) const fn is_in_block_of(&self, other: &Self) -> bool {
+        self.task == other.task && self.block == other.block
+    }
+}
 
 /// The last write to a physical file, and whether its slot says that more like it may follow.
 #[derive(Debug, Default)]

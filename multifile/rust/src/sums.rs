@@ -9,6 +9,9 @@ use crate::{
     storage::{File, read_exactly},
 };
 
+/// Starts the table of checksums.
+pub(crate) const CHECKSUMS_MAGIC: [u8; 8] = *b"mfcrc32c";
+
 /// Bytes read by one call.
 const BUFFER_LEN: u64 = 1 << 16;
 

@@ -9,7 +9,8 @@ use crate::{
     finish::Usage,
     journal::Slot,
     keyval::encode_header,
-    output::{Output, Owner},
+    output::Output,
+    run::Owner,
     storage::{File, Storage},
     sums,
 };

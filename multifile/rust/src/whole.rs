@@ -8,11 +8,11 @@ use crate::{
     blocks::{Blocks, Table},
     codec::{narrow, wide},
     error::{Error, Part, Readable as _, Result},
-    finish::CHECKSUMS_MAGIC,
     mark::Mark,
     physical::{Front, Physical, mapping_entry, names_all},
     reader::Reader,
     storage::{File, read_up_to},
+    sums::CHECKSUMS_MAGIC,
 };
 
 /// Entries of a mapping behind a file that says it is the only one: more are not looked at.

@@ -15,10 +15,11 @@ use crate::{
     journal::Slot,
     mark::{INSTANCE, Mark},
     name,
-    output::{Manner, Output, Owner},
+    output::{Manner, Output},
     physical::{Physical, RESERVED_VERSION},
     plan::{FilePlan, NewTask, Options, check, plan},
     reader::Reader,
+    run::Owner,
     storage::{File, Naming, Storage},
     task_writer::{States, TaskState, TaskWriter},
 };

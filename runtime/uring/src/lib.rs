@@ -45,7 +45,7 @@ pub use file::{File, note_elsewhere};
 pub use foreign::Foreign;
 pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};
-pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
+pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, InPipe, Memory};
 pub use message::{read_message, write_message};
 pub use net::{
     Address, Frame, FrameError, Frames, Grants, Halves, Inlet, InvalidAddress, Listener, Peer,

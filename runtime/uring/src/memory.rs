@@ -12,11 +12,11 @@
 
 use std::{
     alloc::{Layout, alloc_zeroed},
-    fmt, iter, ptr,
+    fmt, io, iter,
+    os::fd::OwnedFd,
+    ptr,
     sync::{Arc, atomic::AtomicU8},
 };
-
-use crate::net::Piped;
 
 /// Most buffers of one operation.
 pub const BUFFER_COUNT_MAX: usize = 64;
@@ -28,9 +28,17 @@ pub trait Memory: Send + Sync + 'static {
 
     /// Where they are as long as nobody has asked for them.
     #[doc(hidden)]
-    fn piped(&self) -> Option<&Piped> {
+    fn piped(&self) -> Option<&dyn InPipe> {
         None
     }
+}
+
+/// Bytes in a pipe.
+#[doc(hidden)]
+pub trait InPipe {
+    /// Writes at most `len` bytes from byte `from` on into a file, at `at`, and returns how many
+    /// were. `None`: such a file takes them from memory alone, or they are there by now.
+    fn write(&self, file: &OwnedFd, part: (usize, usize), at: u64) -> Option<io::Result<usize>>;
 }
 
 /// A part of a [`Memory`], kept alive by this value.
@@ -56,12 +64,12 @@ impl Buffer {
     }
 
     /// The bytes of a pipe, which stay there.
-    pub(crate) fn of_piped(piped: Arc<Piped>, len: usize) -> Self {
+    pub(crate) fn of_piped(piped: Arc<dyn Memory>, len: usize) -> Self {
         Self { memory: piped, at: 0, len }
     }
 
     /// Where in a pipe they are, if they are in one.
-    pub(crate) fn piped(&self) -> Option<(&Piped, usize)> {
+    pub(crate) fn piped(&self) -> Option<(&dyn InPipe, usize)> {
         self.memory.piped().map(|piped| (piped, self.at))
     }
 

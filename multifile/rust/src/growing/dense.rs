@@ -2,9 +2,8 @@
 
 use super::Growing;
 use crate::{
-    codec::wide,
+    codec::{round_up, wide},
     error::{Argument, Error, Result},
-    layout::round_up,
     storage::Storage,
 };
 

@@ -10,8 +10,8 @@ use crate::{
     error::{Argument, Error, Result},
     group::Group,
     journal::{ANY_MORE, Slot},
-    output::Owner,
     parallel::{exchange::exchange, writer::ParWriter},
+    run::Owner,
     storage::Storage,
 };
 

@@ -5,11 +5,11 @@ use crate::{
     blocks::Table,
     codec::{narrow, u64s, wide},
     error::{Error, Result},
-    finish::CHECKSUMS_MAGIC,
     mark::Mark,
     physical::{Front, mapping_entry, names_all},
     reader::Mapping,
     storage::{File, read_up_to},
+    sums::CHECKSUMS_MAGIC,
 };
 
 /// Entries that a few faults can damage.

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::{
     blocks::{Blocks, Table},
-    codec::{Order, narrow, u64s, wide},
+    codec::{Order, narrow, round_up, u64s, wide},
     error::{Error, Readable as _, Result},
-    finish::CHECKSUMS_MAGIC,
     header::{COMMIT_LEN, FIXED_END, FIXED_LEN, FLAG2_AT, Header},
     layout::{self, OFFSET_MAX},
     mark::Mark,
     physical::{Front, RESERVED_VERSION, has_room},
     storage::{File, read_up_to},
+    sums::CHECKSUMS_MAGIC,
     whole::{Verdict, judge, mark_of},
 };
 
@@ -161,7 +161,7 @@ impl Start {
         if version >= RESERVED_VERSION || unit == 0 {
             return Some(len);
         }
-        layout::round_up(len, unit.into())
+        round_up(len, unit.into())
     }
 
     /// Returns the shape that the number of tasks and the block size imply.

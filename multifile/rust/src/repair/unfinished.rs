@@ -9,9 +9,9 @@ use crate::{
     codec::wide,
     error::{Error, Readable as _, Result},
     estimate::{Extent, Reach, reached},
-    finish::CHECKSUMS_MAGIC,
     physical::Front,
     storage::{File, read_up_to},
+    sums::CHECKSUMS_MAGIC,
 };
 
 /// Places that are looked at: what stands behind a table may be longer than blocks.

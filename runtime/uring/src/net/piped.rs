@@ -22,7 +22,7 @@ use rustix::{
     pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice},
 };
 
-use crate::memory::{Buffer, Heap, Memory};
+use crate::memory::{Buffer, Heap, InPipe, Memory};
 
 /// Length below which receiving into memory is as fast.
 pub(super) const PIPED_LEN_MIN: usize = 32 << 10;
@@ -166,29 +166,6 @@ struct State {
 }
 
 impl Piped {
-    /// Writes at most `len` bytes from byte `from` on into a file, at `at`, and returns how many
-    /// were. `None`: such a file takes them from memory alone, or they are there by now.
-    pub(crate) fn write(
-        &self,
-        file: &OwnedFd,
-        (from, len): (usize, usize),
-        at: u64,
-    ) -> Option<io::Result<usize>> {
-        let mut state = lock(&self.state);
-        // Once it was read, all is taken.
-        let (pipe, mut to) = (state.pipe.as_ref().filter(|_| state.taken == from)?, at);
-        let written =
-            retry_on_intr(|| splice(&pipe.from, None, file, Some(&mut to), len, SpliceFlags::MOVE));
-        match written {
-            Ok(0) | Err(Errno::INVAL) => None,
-            Ok(len) => {
-                state.taken += len;
-                Some(Ok(len))
-            }
-            Err(why) => Some(Err(why.into())),
-        }
-    }
-
     /// Reads what no write has taken, to where it belongs in memory.
     fn read(&self) -> io::Result<Heap> {
         let (heap, mut state) = (Heap::new(self.len), lock(&self.state));
@@ -218,8 +195,31 @@ impl Memory for Piped {
         self.read.get_or_init(|| self.read().expect("a pipe gives what was put in it")).bytes()
     }
 
-    fn piped(&self) -> Option<&Piped> {
+    fn piped(&self) -> Option<&dyn InPipe> {
         Some(self)
+    }
+}
+
+impl InPipe for Piped {
+    fn write(
+        &self,
+        file: &OwnedFd,
+        (from, len): (usize, usize),
+        at: u64,
+    ) -> Option<io::Result<usize>> {
+        let mut state = lock(&self.state);
+        // Once it was read, all is taken.
+        let (pipe, mut to) = (state.pipe.as_ref().filter(|_| state.taken == from)?, at);
+        let written =
+            retry_on_intr(|| splice(&pipe.from, None, file, Some(&mut to), len, SpliceFlags::MOVE));
+        match written {
+            Ok(0) | Err(Errno::INVAL) => None,
+            Ok(len) => {
+                state.taken += len;
+                Some(Ok(len))
+            }
+            Err(why) => Some(Err(why.into())),
+        }
     }
 }
 
