@@ -21,13 +21,12 @@ use crate::{
     engine::{Engine, Token},
     file::{File, Kind, Storage, close},
     inline::Inline,
-    memory::{Buffers, Memory},
+    memory::Memory,
     operation::Operation,
     parker::{Events, Wait},
     ring::Ring,
     slow::SlowDevices,
     threads::{ANY_DEVICE, PROGRAMS, Threads},
-    transfer::Transfer,
     waiting::{Completion, Waiting},
 };
 
@@ -122,42 +121,6 @@ impl Engines {
         engines
     }
 
-    /// Reads at `at` bytes from the start and returns the bytes read; 0 at the end of the file.
-    ///
-    /// May return fewer bytes than asked. Starts when first polled; dropping the future detaches
-    /// the operation, which keeps `into` until it is over.
-    ///
-    /// # Errors
-    ///
-    /// Those of `preadv`.
-    pub fn read(
-        &self,
-        file: &File,
-        at: u64,
-        into: Buffers,
-    ) -> impl Future<Output = io::Result<usize>> + use<> {
-        let operation = Operation::Read { file: Arc::clone(file.fd()), at, into };
-        Transfer::new(self, file.storage(), operation)
-    }
-
-    /// Writes at `at` bytes from the start and returns the bytes written.
-    ///
-    /// May write fewer bytes than asked; otherwise as [`read`](Self::read). A dropped future does
-    /// not take the write back.
-    ///
-    /// # Errors
-    ///
-    /// Those of `pwritev`. What a failed write has changed is unknown.
-    pub fn write(
-        &self,
-        file: &File,
-        at: u64,
-        from: Buffers,
-    ) -> impl Future<Output = io::Result<usize>> + use<> {
-        let operation = Operation::Write { file: Arc::clone(file.fd()), at, from };
-        Transfer::new(self, file.storage(), operation)
-    }
-
     /// Makes what was written durable; with `data_only` as `fdatasync`, else as `fsync`.
     ///
     /// # Errors
@@ -166,22 +129,6 @@ impl Engines {
     pub async fn sync(&self, file: &File, data_only: bool) -> io::Result<()> {
         let operation = Operation::Sync { file: Arc::clone(file.fd()), data_only };
         self.run(Some(file.storage()), operation).await.map(drop)
-    }
-
-    /// Brings up to [`FETCH_LEN_MAX`](crate::FETCH_LEN_MAX) bytes at `at` into the page cache and
-    /// returns how many are there; 0 at the end of the file.
-    ///
-    /// # Errors
-    ///
-    /// Those of `preadv`.
-    pub fn fetch(
-        &self,
-        file: &File,
-        at: u64,
-        len: usize,
-    ) -> impl Future<Output = io::Result<usize>> + use<> {
-        let operation = Operation::Fetch { file: Arc::clone(file.fd()), at, len };
-        Transfer::new(self, file.storage(), operation)
     }
 
     /// Runs a blocking function on an engine thread and returns what it returns.

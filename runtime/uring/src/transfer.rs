@@ -4,15 +4,71 @@
 use std::{
     io, mem,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use crate::{
     engines::{Begun, Engines},
-    file::Storage,
+    file::{File, Storage},
+    memory::Buffers,
     operation::Operation,
     waiting::Completion,
 };
+
+impl Engines {
+    /// Reads at `at` bytes from the start and returns the bytes read; 0 at the end of the file.
+    ///
+    /// May return fewer bytes than asked. Starts when first polled; dropping the future detaches
+    /// the operation, which keeps `into` until it is over.
+    ///
+    /// # Errors
+    ///
+    /// Those of `preadv`.
+    pub fn read(
+        &self,
+        file: &File,
+        at: u64,
+        into: Buffers,
+    ) -> impl Future<Output = io::Result<usize>> + use<> {
+        let operation = Operation::Read { file: Arc::clone(file.fd()), at, into };
+        Transfer::new(self, file.storage(), operation)
+    }
+
+    /// Writes at `at` bytes from the start and returns the bytes written.
+    ///
+    /// May write fewer bytes than asked; otherwise as [`read`](Self::read). A dropped future does
+    /// not take the write back.
+    ///
+    /// # Errors
+    ///
+    /// Those of `pwritev`. What a failed write has changed is unknown.
+    pub fn write(
+        &self,
+        file: &File,
+        at: u64,
+        from: Buffers,
+    ) -> impl Future<Output = io::Result<usize>> + use<> {
+        let operation = Operation::Write { file: Arc::clone(file.fd()), at, from };
+        Transfer::new(self, file.storage(), operation)
+    }
+
+    /// Brings up to [`FETCH_LEN_MAX`](crate::FETCH_LEN_MAX) bytes at `at` into the page cache and
+    /// returns how many are there; 0 at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `preadv`.
+    pub fn fetch(
+        &self,
+        file: &File,
+        at: u64,
+        len: usize,
+    ) -> impl Future<Output = io::Result<usize>> + use<> {
+        let operation = Operation::Fetch { file: Arc::clone(file.fd()), at, len };
+        Transfer::new(self, file.storage(), operation)
+    }
+}
 
 /// Starts when first polled; resolves to the bytes transferred.
 pub(crate) struct Transfer {

@@ -3,7 +3,7 @@
 use std::{fs::File as StdFile, os::fd::OwnedFd};
 
 use super::{route::route, *};
-use crate::memory::Heap;
+use crate::memory::{Buffers, Heap};
 
 fn operations() -> [Operation; 5] {
     let file = Arc::new(OwnedFd::from(StdFile::open("/dev/null").expect("is there")));
