@@ -2,7 +2,7 @@
 //!
 //! # Trust
 //!
-//! Whoever owns the folder can pose as the daemon and is handed every file a program opens. So it
+//! The owner of the folder can pose as the daemon and is handed every file a program opens. So it
 //! must be a real folder (no symbolic link) of this user that nobody else can enter; anything else
 //! is refused, never repaired. `/tmp` is safe to pass through because its sticky bit keeps others
 //! from moving our folder away.

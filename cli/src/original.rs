@@ -1,7 +1,7 @@
 //! The command-line tools of SIONlib, by their own names: `kakehi` installed as `siondump` is
 //! `siondump`, with the options and the output that scripts know.
 //!
-//! What differs is what was at fault: a failure ends with code 1, one line on standard error, and
+//! One fault of the original is mended: a failure ends with code 1, one line on standard error, and
 //! no half output.
 
 mod cat;

@@ -2,7 +2,7 @@
 //!
 //! An entry is decoded from a copy. Its slot, its range of the arena, and its paths are checked
 //! before it is acknowledged, and nothing is read from shared memory again afterwards but payload.
-//! What needs no I/O is answered on the spot; everything else runs as a latency task. A short
+//! A request without I/O is answered on the spot; everything else runs as a latency task. A short
 //! transfer's task is begun on the spot too, and most are over then: of many that wait in a queue
 //! instead, each would be fetched into the cache twice.
 

@@ -1,6 +1,6 @@
 //! `kakehi._kakehi`: multifiles for the Python module `kakehi`, whose classes wrap these.
 //!
-//! What reads or writes releases the interpreter; what is collective does not, because its messages
+//! Reads and writes release the interpreter; collective calls do not, because their messages
 //! travel through Python ([`comm`]).
 
 mod comm;

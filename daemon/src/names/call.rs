@@ -1,7 +1,7 @@
 //! Calls on names, and how each lies in a request and in what comes with it: for a lane and for a
 //! connection alike.
 //!
-//! What is decoded here is a copy that nobody else can change: paths are absolute, and without NUL.
+//! A call is decoded from a copy that nobody else can change: paths are absolute, and without NUL.
 
 use std::ffi::{CStr, CString};
 

@@ -2,7 +2,7 @@
 //! step of anything. Storage, records, network, and time are simulated; a failing seed is printed,
 //! and `SEED=n` repeats it, `ROUNDS=n` takes as many seeds as wanted.
 //!
-//! What is promised: a request that succeeded has happened once, one that failed at most once, and
+//! The promise: a request that succeeded has happened once, one that failed at most once, and
 //! nothing that was answered is lost; also where clients append the same bytes to the same file.
 //! And what is counted under a lock is counted exactly, whatever servers had the lock.
 

@@ -16,7 +16,7 @@ const FUNCTION_P99_MAX: usize = 45;
 /// Parameters that are tuples.
 const TUPLES_MAX: usize = 160;
 /// Doc comments that begin with What, Who, Whoever, Whose, or Whether.
-const RIDDLES_MAX: usize = 40;
+const RIDDLES_MAX: usize = 20;
 /// Words of all Markdown that have a letter.
 const WORDS_MAX: usize = 31_800;
 /// Assertions in 1,000 functions outside of tests, at least.

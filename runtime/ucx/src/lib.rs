@@ -23,7 +23,7 @@
 //! as the sign of life. UCX's own listeners are left out: at the port of one any byte of a stranger
 //! makes UCX 1.13 abort.
 //!
-//! What is checked here is what arrives *through* UCX: a message too long for a buffer, or one
+//! Messages that arrive *through* UCX are checked here: a message too long for a buffer, or one
 //! without credit, ends its connection and touches nothing else.
 //!
 //! # Put and get

@@ -80,7 +80,7 @@ pub(crate) struct Core {
 impl Worker {
     /// Opens libucp, makes a worker and puts it on the poll list of `handle`'s executor.
     ///
-    /// What that executor parks in must wait for [`as_fd`](AsFd::as_fd) to be readable.
+    /// That executor must park in something that waits for [`as_fd`](AsFd::as_fd) to be readable.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 //! to a device that has nothing to do, when more will probably follow, and the others are a quarter
 //! of what it has left: at least 3, for which Linux wakes it once, and for each of fewer.
 //!
-//! Who is served mostly asks for more. The last of those that follow what was served goes by the
+//! A task that is served mostly asks for more. The last of those that follow what was served goes by the
 //! call that the executor blocks in: one call less. If it does not block it is late by one turn.
 //!
 //! Short transfers that continue each other go as one (`run`), and each call for them costs as much

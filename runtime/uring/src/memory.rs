@@ -107,7 +107,7 @@ impl Buffer {
 
     /// Copies as many bytes as fit from `from` to the start of this buffer.
     ///
-    /// Whoever else changes either meanwhile decides what is copied.
+    /// If another thread changes either meanwhile, any mixture may be copied.
     pub fn copy_from(&self, from: &[AtomicU8]) {
         let to = self.bytes();
         let len = to.len().min(from.len());

@@ -8,7 +8,7 @@
 //!
 //! # Shares
 //!
-//! Who [joins](Pool::join) holds at most an equal part of the buffers, and always at least one. So
+//! A [member](Pool::join) holds at most an equal part of the buffers, and always at least one. So
 //! a peer that lets its buffers lie keeps nobody else from theirs, as long as no more join than
 //! there are buffers. Who waits is served in order of asking, but for those that hold their part.
 

@@ -1,6 +1,6 @@
 //! Costs of writes on each mounted file system, as all processes of a job have found.
 //!
-//! Who writes to a file system tells how long that took; who decides whether to stage looks. An
+//! Writers tell how long a write took, and look before they decide whether to stage. An
 //! estimate follows the median: the least of the first samples, then a step up or down with each
 //! one. A thread that lost its core in a call moves it no more than any other.
 //!

@@ -1,7 +1,7 @@
 //! Processes that wait in a circle for each other's record locks: who closes the circle is refused
 //! (`EDEADLK`), as natively.
 //!
-//! What counts are the locks and the waits of this server's clients. Open files and whole files
+//! Only the locks and the waits of this server's clients count. Open files and whole files
 //! have no part in it, as with the kernel. A client that waits asks again and again; while it does
 //! not, its wait is not known, so a circle is found by whoever asks next.
 

@@ -1,6 +1,6 @@
 //! Received bytes that stay in the kernel: in a pipe, from which they are written to a file.
 //!
-//! What is received into memory and written from there is copied twice. A pipe takes the pages that
+//! Bytes received into memory and written from there are copied twice. A pipe takes the pages that
 //! a socket has, and a file in the page cache copies from those: once. To whoever wants them as
 //! bytes they are ordinary memory, into which they are read at that moment.
 //!

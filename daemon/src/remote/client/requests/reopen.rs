@@ -1,6 +1,6 @@
 //! Recovery at a restarted server, before any other request: open files, then locks.
 //!
-//! What cannot be had again is gone for good: a file that is another one by now (`ESTALE`), and one
+//! Some things are gone for good: a file that is another one by now (`ESTALE`), and one
 //! whose lock somebody else may have had meanwhile (`EIO`). For its owner would go on as if nobody
 //! had touched what the lock guards.
 
