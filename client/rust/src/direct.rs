@@ -17,7 +17,7 @@ use wire::Reason;
 
 use crate::{file::AT_END, locked::Locked, write::total};
 
-/// What is staged begins and ends at multiples of this in the file, in the program's memory, and in
+/// Staged bytes begin and end at multiples of this in the file, in the program's memory, and in
 /// the log, bytes.
 const ALIGNED: u64 = 4096;
 /// Nothing is gained where the page cache is all there is.

@@ -128,7 +128,7 @@ pub(crate) struct Link {
     pub(crate) is_counted: bool,
 }
 
-/// Who drains a log.
+/// The side that drains a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drains {
     /// The client, when it is full.
@@ -226,7 +226,7 @@ impl OpenFile {
         matches!(self.descriptor, Descriptor::Placeholder | Descriptor::Remote)
     }
 
-    /// Who drains a log of it at first.
+    /// The side that drains a log of it at first.
     pub(crate) const fn drains(&self) -> Drains {
         match self.is_placeholder() || self.is_large || self.access.direct {
             true => Drains::AtDaemon,

@@ -20,7 +20,7 @@ use crate::{
     verdict::errno,
 };
 
-/// What is open.
+/// The open files and folders.
 #[derive(Default)]
 pub(super) struct Handles {
     files: HashMap<u64, Rc<OpenFile>>,

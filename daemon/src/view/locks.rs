@@ -24,7 +24,7 @@ const READ: u32 = 0;
 const WRITE: u32 = 1;
 const UNLOCK: u32 = 2;
 
-/// Who has locks, and who waits for some.
+/// The locks, their owners, and those who wait for some.
 #[derive(Default)]
 pub(super) struct Locks {
     owners: RefCell<HashMap<u64, Owner>>,

@@ -257,7 +257,7 @@ fn large_writes_are_staged_where_the_file_system_is_slower_than_a_copy() {
     assert_eq!(said["bytes_undelegated"]["large"], 48 << 20, "{said:#}");
 }
 
-/// What goes past the page cache is staged, and has the results and the bytes it has natively.
+/// A write past the page cache is staged, and has the results and the bytes it has natively.
 #[test]
 fn direct_writes_are_delegated_and_end_as_they_do_natively() {
     for system in ["ext4", "xfs"] {

@@ -5,8 +5,8 @@
 //! to a device that has nothing to do, when more will probably follow, and the others are a quarter
 //! of what it has left: at least 3, for which Linux wakes it once, and for each of fewer.
 //!
-//! A task that is served mostly asks for more. The last of those that follow what was served goes by the
-//! call that the executor blocks in: one call less. If it does not block it is late by one turn.
+//! A task that is served mostly asks for more. The last of those that follow goes by the call that
+//! the executor blocks in: one call less. If it does not block it is late by one turn.
 //!
 //! Short transfers that continue each other go as one (`run`), and each call for them costs as much
 //! time of a core as many of them: it wakes the device, whose interrupt follows. So they wait for

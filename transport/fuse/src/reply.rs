@@ -101,7 +101,7 @@ pub fn empty(unique: u64) -> Vec<u8> {
     header(unique, 0, 0).0
 }
 
-/// What begins the reply to a read of `len` bytes, which follow.
+/// The start of the reply to a read of `len` bytes, which follow.
 #[must_use]
 pub fn read_header(unique: u64, len: usize) -> Vec<u8> {
     header(unique, 0, len).0
@@ -159,7 +159,7 @@ pub fn opened(unique: u64, handle: u64, is_direct: bool) -> Vec<u8> {
     })
 }
 
-/// What a file is. Nothing of this may be kept.
+/// A file's attributes. Nothing of this may be kept.
 #[must_use]
 pub fn attributes(unique: u64, attributes: &Attributes) -> Vec<u8> {
     message(unique, |writer| {
@@ -192,8 +192,8 @@ pub fn locked(unique: u64, lock: Lock) -> Vec<u8> {
     })
 }
 
-/// What the file system is: blocks, free ones, those free to anybody, inodes, free ones; bytes of a
-/// block, and of the longest name.
+/// The state of the file system: blocks, free ones, those free to anybody, inodes, free ones; bytes
+/// of a block, and of the longest name.
 #[must_use]
 pub fn file_system(unique: u64, counts: [u64; 5], block_len: u32, name_len: u32) -> Vec<u8> {
     message(unique, |writer| {

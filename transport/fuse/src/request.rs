@@ -43,7 +43,7 @@ pub struct Header {
 pub struct Request {
     /// Its header.
     pub header: Header,
-    /// What is asked for.
+    /// The question.
     pub operation: Operation,
 }
 
@@ -102,7 +102,7 @@ pub struct Changes {
     pub modified: Option<Time>,
 }
 
-/// What a request asks for.
+/// The call that a request makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is named after its call; see `linux/fuse.h`")]
 pub enum Operation {

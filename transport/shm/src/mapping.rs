@@ -14,7 +14,7 @@ use rustix::{
 };
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-/// What keeps a segment as long as it is.
+/// The seals that keep a segment as long as it is.
 const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 const SHARED: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 

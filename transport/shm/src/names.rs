@@ -245,7 +245,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// What the daemon and a client share.
+    /// The state that the daemon and a client share.
     struct Shared {
         names: Names,
         head: AtomicU64,

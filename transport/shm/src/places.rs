@@ -53,7 +53,7 @@ impl Seen {
     }
 }
 
-/// What is known of one file.
+/// One file, as far as it is known.
 #[derive(Debug)]
 #[repr(C)]
 struct Entry {

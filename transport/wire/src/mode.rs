@@ -23,7 +23,7 @@ impl NewMode {
         self.bits & Self::BITS | (self.umask & Self::UMASK) << Self::SHIFT
     }
 
-    /// What is in such a word.
+    /// The content of such a word.
     #[must_use]
     pub const fn decode(word: u32) -> Self {
         Self { bits: word & Self::BITS, umask: word >> Self::SHIFT & Self::UMASK }

@@ -1,4 +1,4 @@
-//! What the table of places says of a file (`docs/reference/protocol.md`, section 10).
+//! A file in the table of places (`docs/reference/protocol.md`, section 10).
 
 use crate::{
     answer::Status,
@@ -30,7 +30,7 @@ pub struct Place {
     pub user: u32,
     /// Group.
     pub group: u32,
-    /// What the daemon's user may do to it, in the bits of `access(2)`.
+    /// The permissions of the daemon's user, in the bits of `access(2)`.
     pub rights: u8,
     /// Number of the physical file that has its bytes.
     pub source: u16,

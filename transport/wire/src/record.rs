@@ -9,7 +9,7 @@ use crate::{
 /// Longest name in a folder, bytes.
 const NAME_LEN_MAX: usize = 255;
 
-/// What a client has done. A file is called by the inode number that its client has given it.
+/// An action of a client. A file is called by the inode number that its client has given it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "described at each kind")]
 pub enum Record<'a> {

@@ -5,8 +5,8 @@
 //! and one frame more cuts it off. Bodies are received into buffers of a pool, for which they wait;
 //! so what a peer can make this side hold is bounded.
 //!
-//! Bytes that a call brings land on a *stage*. Small bodies are copied from there, or stay there when
-//! they need no buffer of the pool; a large one is received in its place, and one longer than a
+//! Bytes that a call brings land on a *stage*. Small bodies are copied from there, or stay if they
+//! need no buffer of the pool; a large one is received in its place, and one longer than a
 //! buffer in parts, so that what is done with a part finds it in the cache. An inlet that has the
 //! rest of a large body in memory already [lends](Inlet::lend) it instead, and one that has pipes
 //! leaves it there, but for [what is looked at](Frames::looked_at_up_to). With [`Stages::in_turns`]
