@@ -3,6 +3,7 @@
  *   writer KIND PATH COUNT RECORD_LEN [LOG [WRITER]]
  *
  * KIND  blocks   write at the file position
+ *       direct   as blocks, past the page cache where the file system can; RECORD_LEN of 4096
  *       append   write to a file opened with O_APPEND
  *       spread   pwrite in a scattered order
  *       stdio    fwrite and fflush
@@ -114,7 +115,10 @@ static void to_one_file(const char *kind, const char *path, uint64_t count)
 {
     int shared = strcmp(kind, "shared") == 0, append = shared || strcmp(kind, "append") == 0;
     int checked = strcmp(kind, "checked") == 0, spread = checked || strcmp(kind, "spread") == 0;
-    int fd = open(path, (checked ? O_RDWR : O_WRONLY) | O_CREAT | (append ? O_APPEND : 0), 0666);
+    int flags = (checked ? O_RDWR : O_WRONLY) | O_CREAT | (append ? O_APPEND : 0);
+    int fd = open(path, flags | (strcmp(kind, "direct") == 0 ? O_DIRECT : 0), 0666);
+    if (fd < 0 && errno == EINVAL)
+        fd = open(path, flags, 0666);
     if (fd < 0)
         fail("open");
     for (uint64_t n = 0; count == 0 || n < count; n++) {
@@ -206,9 +210,9 @@ int main(int argc, char **argv)
         writer = strtoull(argv[6], NULL, 10);
     uint64_t count = strtoull(argv[3], NULL, 10);
     record_len = strtoull(argv[4], NULL, 10);
-    record = malloc(record_len);
+    record = aligned_alloc(4096, (record_len + 4095) / 4096 * 4096);
     if (record == NULL)
-        fail("malloc");
+        fail("aligned_alloc");
     if (strcmp(argv[1], "stdio") == 0)
         to_a_stream(argv[2], count);
     else if (strcmp(argv[1], "files") == 0)

@@ -15,6 +15,7 @@ use crate::harness::{Daemon, Running, SOON, program, python, succeed, wait_for};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Blocks,
+    Direct,
     Append,
     Spread,
     Stdio,
@@ -27,8 +28,8 @@ pub(crate) enum Kind {
     Inserted,
 }
 
-pub(crate) const KINDS: [Kind; 5] =
-    [Kind::Blocks, Kind::Append, Kind::Spread, Kind::Stdio, Kind::Files];
+pub(crate) const KINDS: [Kind; 6] =
+    [Kind::Blocks, Kind::Append, Kind::Spread, Kind::Stdio, Kind::Files, Kind::Direct];
 const RECORDS_PER_FILE: u64 = 16;
 const BODY_LEN: usize = 300 << 10;
 /// Bits of a number that are below its writer's.
@@ -91,6 +92,7 @@ impl Writer {
         record_len: usize,
     ) -> Self {
         let log = Log::create(log);
+        let record_len = if kind == Kind::Direct { 4096 } else { record_len };
         let mut command = if kind == Kind::Inserted {
             let [python, script] = python("SQLite", "inserted").expect("it was looked for");
             let mut command = daemon.wrap(python);
@@ -139,7 +141,7 @@ impl Writer {
     /// was not accepted any more: at most one record, the one being written, or one file of them.
     pub(crate) fn missing(&self, accepted: &[Accepted]) -> Vec<Accepted> {
         match self.kind {
-            Kind::Blocks | Kind::Spread | Kind::Stdio | Kind::Checked => {
+            Kind::Blocks | Kind::Direct | Kind::Spread | Kind::Stdio | Kind::Checked => {
                 let file = fs::read(&self.path).unwrap_or_default();
                 let is_missing = |one: &&Accepted| !self.has(&file, one.number, one.number);
                 accepted.iter().filter(is_missing).copied().collect()
@@ -181,7 +183,9 @@ impl Writer {
     pub(crate) fn assert_in_order(&self) {
         let file = fs::read(&self.path).unwrap_or_default();
         match self.kind {
-            Kind::Blocks | Kind::Append | Kind::Stdio => self.assert_no_record_twice(&file),
+            Kind::Blocks | Kind::Direct | Kind::Append | Kind::Stdio => {
+                self.assert_no_record_twice(&file)
+            }
             Kind::Renamed => {
                 let first = file.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
                 for (place, found) in file.chunks(self.record_len).enumerate() {
