@@ -15,11 +15,12 @@ use std::{
     path::Path,
 };
 
-use hmac::{Hmac, Mac as _};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
 use uring::Stream;
 use wire::{NONCE_LEN, SESSION_LEN, TAG_LEN};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use super::handshake::{refused, strange};
 use crate::regular::open_regular;
@@ -29,8 +30,8 @@ const KEY_LEN: usize = 32;
 /// The key of who was given none.
 const EVERYBODYS: Key = Key(*b"kakehi: no key but the same user");
 
-/// The shared secret of a job.
-#[derive(Clone)]
+/// The shared secret of a job. Its bytes do not stay in memory.
+#[derive(Clone, ZeroizeOnDrop)]
 pub(crate) struct Key([u8; KEY_LEN]);
 
 /// The handshake's messages of both sides, which every tag covers.
@@ -98,7 +99,7 @@ impl Key {
             let why = "a key file has to be this user's, with mode 0600";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Zeroizing::new(Vec::with_capacity(1024));
         file.take(1024).read_to_end(&mut bytes)?;
         let key = std::str::from_utf8(&bytes).ok().and_then(|text| from_hex(text.trim_end()));
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not 64 hexadecimal digits");
@@ -124,7 +125,7 @@ impl Key {
         }
         let key = Self(random()?);
         let mut fresh = path.as_os_str().to_owned();
-        fresh.push(format!(".{}", hex(&random::<8>()?)));
+        fresh.push(format!(".{}", hex::encode(random::<8>()?)));
         let written = key.write(fresh.as_ref());
         // Whole from the beginning: of servers that start together one makes the key of all.
         let linked = written.and_then(|()| fs::hard_link(&fresh, path));
@@ -142,7 +143,7 @@ impl Key {
     fn write(&self, path: &Path) -> io::Result<()> {
         let mut options = fs::OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
-        writeln!(file, "{}", hex(&self.0))
+        writeln!(file, "{}", hex::encode(self.0))
     }
 
     /// The proof of the key by one side.
@@ -199,20 +200,10 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     if len == N { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// As many bytes as the text has to say, and no others.
 pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    if text.len() != 2 * N || !text.is_ascii() {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -16,7 +16,7 @@ use wire::ROOT_LEN;
 
 use crate::{
     place::OWN_FOLDER,
-    remote::line::key::{from_hex, hex, random},
+    remote::line::key::{from_hex, random},
 };
 
 /// In the server's own folder.
@@ -31,7 +31,7 @@ const NAMELESS: [u8; ROOT_LEN] = [0; ROOT_LEN];
 /// Why it can have none; `InvalidData`: what is there is none.
 pub(super) fn name_of(root: BorrowedFd<'_>) -> io::Result<[u8; ROOT_LEN]> {
     let (fresh, link) = (random()?, Path::new(OWN_FOLDER).join(LINK));
-    match symlinkat(hex(&fresh), root, &link) {
+    match symlinkat(hex::encode(fresh), root, &link) {
         Ok(()) => return Ok(fresh),
         Err(Errno::EXIST) => {}
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(NAMELESS),

@@ -13,7 +13,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use hmac::{Hmac, Mac as _};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use wire::{
     Challenge, Frame, HEADER_LEN, NONCE_LEN, PathPair, Proof, Request, SESSION_LEN, reseal,

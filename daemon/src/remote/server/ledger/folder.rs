@@ -29,7 +29,7 @@ use super::{Ledger, LocksNoted, RECORD_LEN, RECORDS, Record, Shelf};
 use crate::{
     place::OWN_FOLDER,
     remote::{
-        line::key::{from_hex, hex, random},
+        line::key::{from_hex, random},
         server::root,
     },
 };
@@ -171,7 +171,7 @@ fn check(root: &OwnedFd) -> io::Result<()> {
 
 /// A file that was made in the folder, for its user alone.
 fn made_there(root: &OwnedFd) -> io::Result<Stat> {
-    let path = Path::new(OWN_FOLDER).join(hex(&random::<SESSION_LEN>()?) + "-made");
+    let path = Path::new(OWN_FOLDER).join(hex::encode(random::<SESSION_LEN>()?) + "-made");
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     let made = fstat(openat(root, &path, flags, Mode::RUSR | Mode::WUSR)?);
     unlinkat(root, &path, AtFlags::empty())?;
@@ -180,7 +180,7 @@ fn made_there(root: &OwnedFd) -> io::Result<Stat> {
 
 /// Of a session's ledger, in the root.
 fn path_of(session: &[u8; SESSION_LEN]) -> PathBuf {
-    Path::new(OWN_FOLDER).join(hex(session))
+    Path::new(OWN_FOLDER).join(hex::encode(session))
 }
 
 /// Of the empty ledgers, in the root.
