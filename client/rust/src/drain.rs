@@ -27,7 +27,8 @@ use crate::{
     },
 };
 
-/// Has everything staged in the file: writes it from here if the client drains the log.
+/// Has everything staged in the file: writes it from here if the client can, and the daemon is not
+/// at it.
 ///
 /// # Errors
 ///
@@ -45,7 +46,7 @@ pub(crate) fn drain_full(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Resul
 fn drain_as(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> Result<(), Failure> {
     log.count(link);
     // Where others have the file open, too, the daemon gives refused bytes up.
-    let is_here = log.is_own() && !link.shared.is_synchronous();
+    let is_here = log.drains != Drains::AtDaemon && !link.shared.is_synchronous();
     if is_here && drain_here(link, log, fd, is_whole).map_err(Failure::Refused)? {
         // What the daemon was refused with, when it tried, was of bytes that are in the file now.
         take_error(link);

@@ -135,8 +135,9 @@ pub(crate) enum Drains {
     Here,
     /// The daemon, ahead of a client that could: the file system is slow.
     Ahead,
-    /// The daemon: the client has no descriptor of the file, its writes are large, or they go past
-    /// the page cache, by the daemon's ring.
+    /// The daemon, by its ring past the page cache, beside a client that could.
+    Beside,
+    /// The daemon: the client has no descriptor of the file, or its writes are large.
     AtDaemon,
 }
 
@@ -228,8 +229,9 @@ impl OpenFile {
 
     /// The side that drains a log of it at first.
     pub(crate) const fn drains(&self) -> Drains {
-        match self.is_placeholder() || self.is_large || self.access.direct {
+        match self.is_placeholder() || self.is_large {
             true => Drains::AtDaemon,
+            false if self.access.direct => Drains::Beside,
             false => Drains::Here,
         }
     }

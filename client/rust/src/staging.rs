@@ -278,7 +278,7 @@ pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result
         Drains::Here => drain_full(link, log, fd)?,
         Drains::Ahead if !is_ahead => take_back(link, log)?,
         // Of a long log not so much is waited for.
-        Drains::Ahead | Drains::AtDaemon => {
+        Drains::Ahead | Drains::Beside | Drains::AtDaemon => {
             flush(link, log, head - waiting + (waiting / 2).min(DAEMONS_LEN))?;
         }
     }
@@ -440,7 +440,7 @@ fn new_log(connection: &Connection, file: &OpenFile) -> Option<Log> {
     let (len, part) = match drains {
         Drains::Here => (OWN_LEN, OWN_SHARE),
         _ if file.is_large => (u64::MAX, LARGE_SHARE),
-        Drains::Ahead | Drains::AtDaemon => (DAEMONS_LEN, LOG_SHARE),
+        Drains::Ahead | Drains::Beside | Drains::AtDaemon => (DAEMONS_LEN, LOG_SHARE),
     };
     let len = len.min(largest_log(connection, part)).max(LOG_MIN);
     let log = |len| log_of(connection, len, drains, file.device);
