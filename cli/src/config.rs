@@ -32,8 +32,10 @@ use crate::{
 const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 /// Names the file of records (`--report`) to the processes of a run.
 pub(crate) const WATCH: &str = "KAKEHI_WATCH";
+/// Has the processes of a run record times of requests there (`--trace`).
+pub(crate) const TRACE: &str = "KAKEHI_TRACE";
 /// Variables that are not settings.
-const NO_SETTINGS: [&str; 2] = [CONFIG_VARIABLE, WATCH];
+const NO_SETTINGS: [&str; 3] = [CONFIG_VARIABLE, WATCH, TRACE];
 const PREFIX: &str = "KAKEHI_";
 /// Variables by which module systems name the folder and release of what they load: not settings of
 /// ours.

@@ -49,6 +49,8 @@ pub(crate) struct Program<'a> {
     pub(crate) words: &'a [OsString],
     /// Somebody wants a report of what it does.
     pub(crate) is_reported: bool,
+    /// Somebody wants a trace of its requests.
+    pub(crate) is_traced: bool,
 }
 
 impl Program<'_> {
@@ -112,7 +114,7 @@ pub(crate) fn attach_or_start(
 /// Starts the daemon of a job, or stands by for it where it need not be there from the start: no
 /// folder is its to show, no report begins with it, and no setting is likely to be refused.
 fn launch(job: &Job, config: &Config, program: &Program<'_>) -> Result<Launched, Failure> {
-    let can_wait = !program.is_reported
+    let can_wait = !(program.is_reported || program.is_traced)
         && config.mapped().0.is_empty()
         && config.remote.is_none()
         && config.cores.is_none()
@@ -248,6 +250,9 @@ fn command(daemon: &Path, job: &Job, config: &Config, program: &Program<'_>) -> 
     if program.is_reported {
         command.arg("--samples");
     }
+    if program.is_traced {
+        command.arg("--traces");
+    }
     command.env_remove("LD_PRELOAD").envs(config.variables()).current_dir("/");
     // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
     command.process_group(0);
@@ -375,7 +380,7 @@ mod tests {
         let job = Job { name: "mine".to_owned(), folder };
 
         let words = [OsString::from("./app"), OsString::from("-x")];
-        let program = Program { words: &words, is_reported: false };
+        let program = Program { words: &words, is_reported: false, is_traced: false };
         let command = command(Path::new("kakehi"), &job, &config, &program);
 
         let words: Vec<_> = command.get_args().collect();

@@ -1,4 +1,5 @@
-//! `kakehi run --report FILE.html`: what a job did to its files, on one page that needs no network.
+//! `kakehi run --report FILE.html`: what a job did to its files, on one page that needs no network;
+//! and `--trace` ([`trace`]).
 //!
 //! The processes append records of their files and calls to a file in the job's folder
 //! ([`records`]), the daemon takes samples of its counters; when the job has ended, both become the
@@ -9,6 +10,7 @@ mod draw;
 mod estimate;
 mod page;
 mod records;
+mod trace;
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,6 +23,7 @@ use daemon::Summary;
 
 pub(crate) use self::estimate::Estimate;
 use self::records::Records;
+pub(crate) use self::trace::Trace;
 use crate::{
     config::Config,
     failure::{Code, Failure},
@@ -30,13 +33,19 @@ use crate::{
 /// Stands for the node's name in the name of a report.
 const NODE: &str = "%h";
 
-/// A report to be written. Its file is opened before the program runs, so that a wrong name is an
-/// error then.
+/// A file about a job. It is opened before the program runs, so that a wrong name is an error then.
 #[derive(Debug)]
-pub(crate) struct Report {
+struct Target {
     path: PathBuf,
+    flag: &'static str,
     /// True if there was no such file.
     is_new: bool,
+}
+
+/// A report to be written.
+#[derive(Debug)]
+pub(crate) struct Report {
+    target: Target,
     began: Instant,
     began_ns: u64,
 }
@@ -50,13 +59,8 @@ pub(crate) struct Job<'a> {
     pub(crate) summary: &'a Summary,
 }
 
-impl Report {
-    /// Begins the report that will be at `path`.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be written.
-    pub(crate) fn begin(path: &Path) -> Result<Self, Failure> {
+impl Target {
+    fn begin(path: &Path, flag: &'static str) -> Result<Self, Failure> {
         let system = rustix::system::uname();
         let name = path.to_string_lossy().replace(NODE, &system.nodename().to_string_lossy());
         let path = PathBuf::from(name);
@@ -67,17 +71,37 @@ impl Report {
             }
             made => (true, made),
         };
-        opened.map_err(|why| not_written(&path, &why))?;
-        Ok(Self { path, is_new, began: Instant::now(), began_ns: monotonic_ns() })
+        opened.map_err(|why| not_written(&path, flag, &why))?;
+        Ok(Self { path, flag, is_new })
     }
 
-    /// For a run that joins a job, whose first run writes the report.
-    pub(crate) fn leave(self) {
-        voice::step("the report is written by the job's first run");
+    fn leave(self, what: &str) {
+        voice::step(format_args!("{what} is written by the job's first run"));
         let is_empty = || std::fs::metadata(&self.path).is_ok_and(|found| found.len() == 0);
         if self.is_new && is_empty() {
             std::fs::remove_file(&self.path).ok();
         }
+    }
+
+    fn write(&self, text: &str) -> Result<(), Failure> {
+        std::fs::write(&self.path, text).map_err(|why| not_written(&self.path, self.flag, &why))
+    }
+}
+
+impl Report {
+    /// Begins the report that will be at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub(crate) fn begin(path: &Path) -> Result<Self, Failure> {
+        let target = Target::begin(path, "--report")?;
+        Ok(Self { target, began: Instant::now(), began_ns: monotonic_ns() })
+    }
+
+    /// For a run that joins a job, whose first run writes the report.
+    pub(crate) fn leave(self) {
+        self.target.leave("the report");
     }
 
     /// Writes the page.
@@ -85,17 +109,16 @@ impl Report {
     /// # Errors
     ///
     /// It cannot be written.
-    pub(crate) fn end(self, records: File, job: &Job<'_>) -> Result<(), Failure> {
+    pub(crate) fn end(self, mut records: &File, job: &Job<'_>) -> Result<(), Failure> {
         let time = self.began.elapsed();
         let mut text = Vec::new();
         // What can be read is reported.
-        (&records).read_to_end(&mut text).ok();
+        records.read_to_end(&mut text).ok();
         let records = Records::read(&text);
         let estimate = Estimate::of(&records);
         let facts = Facts { job, time, began_ns: self.began_ns, records: &records, estimate };
-        let text = page::text(&facts);
-        std::fs::write(&self.path, text).map_err(|why| not_written(&self.path, &why))?;
-        voice::step(format_args!("the report is in {}", self.path.display()));
+        self.target.write(&page::text(&facts))?;
+        voice::step(format_args!("the report is in {}", self.target.path.display()));
         Ok(())
     }
 }
@@ -111,8 +134,9 @@ struct Facts<'a> {
     estimate: Option<Estimate>,
 }
 
-fn not_written(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Code::Ours, path.display(), why, "name a file that can be written in --report")
+fn not_written(path: &Path, flag: &str, why: &dyn std::fmt::Display) -> Failure {
+    let advice = format!("name a file that can be written in {flag}");
+    Failure::new(Code::Ours, path.display(), why, advice)
 }
 
 fn monotonic_ns() -> u64 {

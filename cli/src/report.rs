@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{File, OpenOptions},
-    io::{self, Write as _},
+    io::Write as _,
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -16,7 +16,7 @@ use crate::{
     failure::{Code, Failure},
     settings::{Policy, Rules},
     size::Size,
-    voice::{self, Screen},
+    voice,
 };
 
 /// Rules whose files the daemon counts; the last number is that of all others, too.
@@ -29,13 +29,7 @@ const STRAYS: usize = 4;
 
 /// Prints the summary on standard error, and what failed.
 pub(crate) fn print(summary: &Summary, failures: &[Failure]) {
-    if !voice::is_quiet() {
-        let screen = Screen::of(&io::stderr());
-        let folded = |line: &str| screen.folded(line, "kakehi: ".len()) + "\n";
-        let text: String = text(summary).lines().map(folded).collect();
-        // Nobody is left to read it when standard error is gone.
-        io::stderr().write_all(text.as_bytes()).ok();
-    }
+    voice::say(&text(summary));
     failures.iter().for_each(|failure| voice::tell("error", failure));
 }
 

@@ -23,7 +23,7 @@ use rustix::{
 use signal_hook::consts::SIGXFSZ;
 
 use crate::{
-    config::{Config, Environment, Flags, Origin, Row, WATCH},
+    config::{Config, Environment, Flags, Origin, Row, TRACE, WATCH},
     cores,
     env::variables,
     failure::{Code, Failure},
@@ -31,7 +31,7 @@ use crate::{
     job::{self, Job, Joined},
     launch::{self, Launched, Program},
     peers,
-    profile::{self, Report},
+    profile::{self, Report, Trace},
     report::{self, Stats},
     settings::{Rules, Switch},
     signals, voice,
@@ -71,6 +71,11 @@ pub(crate) struct Args {
     /// job's first run writes it, also for those that join. '%h' in FILE is the node's name.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     report: Option<PathBuf>,
+    /// Writes a trace to FILE when the job ends: JSON for ui.perfetto.dev or chrome://tracing, with
+    /// the times at which sampled requests and staged writes were accepted, rung, taken, issued,
+    /// and completed. Standard error has their means. As --report, by the job's first run.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    trace: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(value_hint = ValueHint::CommandWithArguments)]
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
@@ -110,17 +115,22 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     peers::server(&config)?;
     peers::check_coalesced(&config)?;
     let stats = args.stats.as_deref().map(Stats::open).transpose()?;
-    let report = args.report.as_deref().map(Report::begin).transpose()?;
+    let pages = Pages::begin(args)?;
     find(&args.command, environment)?;
     let mut folders = Folders::make(config.mapped())?;
     folders.look();
     let job = Job::find(&config, environment)?;
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
-    let program = Program { words: &args.command, is_reported: report.is_some() };
+    let program = Program {
+        words: &args.command,
+        is_reported: pages.report.is_some(),
+        is_traced: pages.trace.is_some(),
+    };
     job::sweep(environment);
     job.create().map_err(Failure::ours)?;
-    let records = job.records(report.is_some()).map_err(|why| lost(&why))?;
+    let records = job.records(!pages.is_empty()).map_err(|why| lost(&why))?;
     command.envs(records.as_ref().map(|_| (WATCH, job.records_path())));
+    command.envs(pages.trace.as_ref().map(|_| (TRACE, "1")));
     // To write a file that is too long ends the program, not what starts it.
     signals::outlive(&[SIGXFSZ])?;
     let launched = attach_or_replace(&job, &config, &program)?;
@@ -132,9 +142,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     match launched {
         Launched::Attached(mut attachment, _) => {
             join(&mut attachment, &job, args).map_err(|why| lost(&why))?;
-            if let Some(report) = report {
-                report.leave();
-            }
+            pages.leave();
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
         }
@@ -159,10 +167,44 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
                     return Ok(ExitCode::from(code));
                 }
             };
-            let (command, report) = (program.shown(), report.zip(records));
-            let ended = Ended { job: &job, config: &config, command, code, stats, report, joined };
+            let (command, config) = (program.shown(), &config);
+            let ended = Ended { job: &job, config, command, code, stats, pages, records, joined };
             ended.tell(summary)
         }
+    }
+}
+
+/// The files about a job that were asked for.
+struct Pages {
+    report: Option<Report>,
+    trace: Option<Trace>,
+}
+
+impl Pages {
+    fn begin(args: &Args) -> Result<Self, Failure> {
+        let report = args.report.as_deref().map(Report::begin).transpose()?;
+        let trace = args.trace.as_deref().map(Trace::begin).transpose()?;
+        Ok(Self { report, trace })
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.report.is_none() && self.trace.is_none()
+    }
+
+    /// For a run that joins a job.
+    fn leave(self) {
+        if let Some(report) = self.report {
+            report.leave();
+        }
+        if let Some(trace) = self.trace {
+            trace.leave();
+        }
+    }
+
+    /// Writes both, also if one of them cannot be written.
+    fn end(self, records: &File, job: &profile::Job<'_>) -> Result<(), Failure> {
+        let traced = self.trace.map_or(Ok(()), |trace| trace.end(records, job.summary));
+        self.report.map_or(Ok(()), |report| report.end(records, job)).and(traced)
     }
 }
 
@@ -179,20 +221,21 @@ struct Ended<'a> {
     command: String,
     code: u8,
     stats: Option<Stats<'a>>,
-    report: Option<(Report, File)>,
+    pages: Pages,
+    records: Option<File>,
     joined: Option<Joined>,
 }
 
 impl Ended<'_> {
     /// Tells what the job did, and returns the exit code that speaks for it.
     fn tell(self, mut summary: Summary) -> Result<ExitCode, Failure> {
-        let Self { job, config, command, code, stats, report, joined } = self;
-        let reported = report.map_or(Ok(()), |(report, records)| {
-            let (name, exit_code) = (&*job.name, code);
-            report
-                .end(records, &profile::Job { name, command, exit_code, config, summary: &summary })
-        });
-        summary.samples.clear(); // Only the report draws them.
+        let Self { job, config, command, code, stats, pages, records, joined } = self;
+        let (name, exit_code) = (&*job.name, code);
+        let ended = profile::Job { name, command, exit_code, config, summary: &summary };
+        let reported = records.map_or(Ok(()), |records| pages.end(&records, &ended));
+        // Only these draw them.
+        summary.samples.clear();
+        summary.traced.clear();
         let appended = append(stats, joined, &summary, (&job.name, code)).and(reported);
         let mut failures = report::failures(&summary);
         // Where the program ended well this is the job's failure.

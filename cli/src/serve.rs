@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// Samples the counters over time, for a report.
     #[arg(long, hide = true)]
     samples: bool,
+    /// Traces sampled requests, for a trace.
+    #[arg(long, hide = true)]
+    traces: bool,
     /// Serves metrics at http://ADDRESS/metrics, an address of this node like 127.0.0.1:9900.
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
@@ -96,14 +99,20 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<ExitCode, 
     failure.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
+/// Reads the settings, and logs from now on.
+fn load(args: &Args, environment: &Environment) -> Result<Config, Failure> {
+    let load = if args.for_run { Config::told } else { Config::load };
+    let config = load(environment, &args.flags)?;
+    log::start(config.level(), args.for_run);
+    Ok(config)
+}
+
 fn serve_to_end(
     args: &Args,
     environment: &Environment,
     starter: &Starter,
 ) -> Result<Summary, Failure> {
-    let load = if args.for_run { Config::told } else { Config::load };
-    let config = load(environment, &args.flags)?;
-    log::start(config.level(), args.for_run);
+    let config = load(args, environment)?;
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
     let remote = if args.listen.is_none() { peers::server(&config)? } else { None };
@@ -141,6 +150,7 @@ fn serve_to_end(
         serving: own_serving.or(serving),
         command: environment.get(PROGRAM).map(|shown| shown.to_string_lossy().into_owned()),
         takes_samples: args.samples,
+        takes_trace: args.traces,
         view: config.view.into(),
         is_read_only: args.read_only,
         settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),

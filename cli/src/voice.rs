@@ -80,6 +80,17 @@ pub(crate) fn step(text: impl std::fmt::Display) {
     }
 }
 
+/// Says lines of a summary on standard error, unless only errors are to be said.
+pub(crate) fn say(text: &str) {
+    if !is_quiet() {
+        let screen = Screen::of(&io::stderr());
+        let folded = |line: &str| screen.folded(line, "kakehi: ".len()) + "\n";
+        let text: String = text.lines().map(folded).collect();
+        // Nobody is left to read it when standard error is gone.
+        io::stderr().write_all(text.as_bytes()).ok();
+    }
+}
+
 /// Says a failure on standard error: `kind` is its name under `--json`.
 pub(crate) fn tell(kind: &str, failure: &Failure) {
     let text = if voice().is_json {

@@ -51,6 +51,8 @@ pub struct Config {
     pub serving: Option<Serving>,
     /// Take samples of the counters over time, for [`Summary::samples`](crate::Summary::samples).
     pub takes_samples: bool,
+    /// Trace sampled requests, for [`Summary::traced`](crate::Summary::traced).
+    pub takes_trace: bool,
     /// The program that the daemon was started for, to be told to who asks.
     pub command: Option<String>,
     /// True if the folders below which files are a server's are mounted.
@@ -130,6 +132,7 @@ impl Config {
             remote: None,
             serving: None,
             takes_samples: false,
+            takes_trace: false,
             command: None,
             view: Viewing::None,
             is_read_only: false,

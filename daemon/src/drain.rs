@@ -36,7 +36,9 @@ use crate::{
     core::{Core, Departure},
     file::{OpenFile, Piece, Turn},
     session::Session,
+    statistics::TracedWork,
     storage::Storage,
+    trace::{Open, now_ns},
     verdict::errno,
 };
 
@@ -171,6 +173,7 @@ async fn unit<S: Storage>(
     _: &Turn<S>,
 ) -> Result<u64, Errno> {
     debug_assert!(log.file().is_being_drained(), "the caller has the turn");
+    let mut traced = core.node.trace.as_ref().map(|trace| (trace, Open::new()));
     let mut runs = [Run::default(); BUFFER_COUNT_MAX];
     let count = match log.runs(UNIT_LEN, &mut runs) {
         Ok(count) => count,
@@ -181,6 +184,9 @@ async fn unit<S: Storage>(
         }
     };
     let start = log.tail();
+    if let Some((_, open)) = &mut traced {
+        open.issued_ns = now_ns();
+    }
     let written = write_runs(core, log, runs.get(..count).unwrap_or_default()).await;
     let was_refused = log.file().pace.is_refused.replace(written.is_err());
     if let Err(error) = written {
@@ -190,6 +196,10 @@ async fn unit<S: Storage>(
     if was_refused && !log.file().shared().is_synchronous() {
         // The error was of bytes that are in the file now.
         log.file().shared().take_error();
+    }
+    if let Some((trace, open)) = traced.filter(|_| log.tail() != start) {
+        let (slot, to) = (log.file().slot, log.tail());
+        trace.complete(log.file().session, TracedWork::Drain { slot, from: start, to }, open);
     }
     Ok(log.tail().wrapping_sub(start))
 }

@@ -73,6 +73,7 @@ mod statistics;
 mod status;
 mod storage;
 mod throttle;
+mod trace;
 mod turns;
 mod unaccepted;
 mod verdict;
@@ -87,7 +88,7 @@ pub use executor::{Idle, QUIET};
 pub use regular::published;
 pub use remote::{Address, Mount, Spread};
 pub use standby::{Standby, Waiting};
-pub use statistics::{Sample, Summary};
+pub use statistics::{Sample, Summary, Traced, TracedWork};
 pub use uring::Choice;
 pub use view::mount::clear as clear_view;
 

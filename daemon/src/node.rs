@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -24,6 +24,7 @@ use crate::{
     shares::Shares,
     statistics::Totals,
     status::{self, Listening, RemoteStatus},
+    trace::Trace,
 };
 
 /// Shared by all executors.
@@ -42,6 +43,8 @@ pub(crate) struct Node {
     pub(crate) started_at: Instant,
     /// The counters over time, for a report.
     pub(crate) samples: Mutex<Option<Samples>>,
+    /// Of a run with `--trace`.
+    pub(crate) trace: Option<Arc<Trace>>,
     /// By name.
     pub(crate) settings: BTreeMap<String, String>,
     /// Of a daemon that is a server.
@@ -154,6 +157,7 @@ impl Node {
             multifiles: status::multifiles(config),
             command: config.command.clone(),
             samples: Mutex::new(config.takes_samples.then(Samples::default)),
+            trace: config.takes_trace.then(Arc::default),
             settings: config.settings.clone(),
             ..Self::new(job, admission, core_count)
         }
@@ -170,6 +174,7 @@ impl Node {
             command: None,
             started_at: Instant::now(),
             samples: Mutex::default(),
+            trace: None,
             settings: BTreeMap::new(),
             listening: OnceLock::new(),
             registry: Mutex::default(),

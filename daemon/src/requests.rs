@@ -42,7 +42,7 @@ pub(crate) fn take<S: Storage>(
     words: Words,
     permits: &mut Option<Credit>,
 ) {
-    let ticket = Ticket::new(&core.bells, session, lane, seq);
+    let ticket = Ticket::new(&core.bells, session, lane, seq).traced(core.node.trace.as_ref());
     let Ok(request) = Request::decode(&Entry(words)) else {
         return core.end(session, Departure::Protocol("unknown request"));
     };
@@ -107,12 +107,14 @@ impl<S: Storage> Transfer<S> {
         let (handle, len) = (core.handle.clone(), piece.len);
         if is_write {
             begin(&handle, len, async move {
-                ticket.complete(write(&core, &file, at, piece).await);
+                let verdict = write(&core, &ticket, &file, at, piece).await;
+                ticket.complete(verdict);
                 drop(permit);
             });
         } else {
             begin(&handle, len, async move {
-                ticket.complete(read(&core, &file, at, piece).await);
+                let verdict = read(&core, &ticket, &file, at, piece).await;
+                ticket.complete(verdict);
                 drop(permit);
             });
         }
@@ -212,6 +214,7 @@ fn check<S: Storage>(
 /// Executes a valid request.
 async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) -> Verdict {
     let session = &ticket.session;
+    ticket.issue();
     match work {
         Work::Done(value) => Ok(value),
         Work::File(file, request) => on_file(core, ticket, &file, request).await,
@@ -318,12 +321,14 @@ async fn set<S: Storage>(
 /// Reads into the arena, after what is staged, until the piece is full or the file ends.
 async fn read<S: Storage>(
     core: &Rc<Core<S>>,
+    ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
     at: u64,
     piece: Piece,
 ) -> Verdict {
     drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
+    ticket.issue();
     let mut done = 0;
     while done < piece.len {
         let rest = Piece { arena_at: piece.arena_at + done, len: piece.len - done };
@@ -345,12 +350,14 @@ async fn read<S: Storage>(
 /// Writes from the arena, after what is staged, until the piece is written or an error stops it.
 async fn write<S: Storage>(
     core: &Rc<Core<S>>,
+    ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
     at: u64,
     piece: Piece,
 ) -> Verdict {
     let _turn = drain::drain_and_turn_to_write(core, file).await?;
     let descriptor = file.descriptor()?;
+    ticket.issue();
     let mut done = 0;
     while done < piece.len {
         let rest = Piece { arena_at: piece.arena_at + done, len: piece.len - done };

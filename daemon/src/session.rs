@@ -18,15 +18,16 @@ use shm::{
     staging::FileSlot,
 };
 use uring::{Buffer, Memory};
-use wire::{Phase, Reply};
+use wire::{Phase, Reply, is_sampled};
 
 use crate::{
     admission::Grant,
     bells::Bells,
     file::OpenFile,
     peer::Peer,
-    statistics::Totals,
+    statistics::{Totals, TracedWork},
     storage::Storage,
+    trace::{Open, Trace, now_ns},
     verdict::{Verdict, value},
 };
 
@@ -258,6 +259,8 @@ pub(crate) struct Ticket<S: Storage> {
     pub(crate) lane: usize,
     pub(crate) seq: u32,
     bells: Rc<Bells<S>>,
+    /// A trace shows it.
+    traced: Option<Box<(Cell<Open>, Arc<Trace>)>>,
 }
 
 impl<S: Storage> Ticket<S> {
@@ -269,7 +272,22 @@ impl<S: Storage> Ticket<S> {
         seq: u32,
     ) -> Self {
         session.in_flight.set(session.in_flight.get() + 1);
-        Self { session: Rc::clone(session), lane, seq, bells: Rc::clone(bells) }
+        Self { session: Rc::clone(session), lane, seq, bells: Rc::clone(bells), traced: None }
+    }
+
+    /// Has a trace show the request, if its number is one of those.
+    pub(crate) fn traced(mut self, trace: Option<&Arc<Trace>>) -> Self {
+        let trace = trace.filter(|_| is_sampled(self.seq));
+        self.traced = trace.map(|trace| Box::new((Cell::new(Open::new()), Arc::clone(trace))));
+        self
+    }
+
+    /// The request's I/O begins now.
+    #[inline]
+    pub(crate) fn issue(&self) {
+        if let Some(traced) = &self.traced {
+            traced.0.set(Open { issued_ns: now_ns(), ..traced.0.get() });
+        }
     }
 
     /// Tells the client that the request is received and valid.
@@ -284,6 +302,10 @@ impl<S: Storage> Ticket<S> {
 
     /// Tells the client what the request has come to.
     pub(crate) fn complete(self, verdict: Verdict) {
+        if let Some(traced) = &self.traced {
+            let work = TracedWork::Request { lane: self.lane, seq: self.seq };
+            traced.1.complete(self.session.id, work, traced.0.get());
+        }
         let state = self.state(Phase::Completed);
         let mut lanes = self.session.lanes.borrow_mut();
         let shared = self.session.segment.shared().lane(self.lane);

@@ -60,6 +60,45 @@ pub struct Summary {
     /// The counters over time, if [`Config::takes_samples`](crate::Config::takes_samples).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
+    /// Sampled requests and drains, if [`Config::takes_trace`](crate::Config::takes_trace).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traced: Vec<Traced>,
+}
+
+/// A request or a drain, as the daemon served it. Times are those of `CLOCK_MONOTONIC`, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// The session's number, as its client knows it.
+    pub session: u32,
+    /// The work.
+    pub work: TracedWork,
+    /// When the daemon found it.
+    pub taken_ns: u64,
+    /// When it began the I/O.
+    pub issued_ns: u64,
+    /// When it answered, or had written the bytes.
+    pub completed_ns: u64,
+}
+
+/// The work that a [`Traced`] tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TracedWork {
+    /// The request of this number on a lane.
+    Request {
+        /// The lane's number.
+        lane: usize,
+        /// The request's number on it.
+        seq: u32,
+    },
+    /// Bytes of a staging log, between two positions.
+    Drain {
+        /// The file's slot.
+        slot: u32,
+        /// The first byte's position.
+        from: u64,
+        /// The position behind the last byte.
+        to: u64,
+    },
 }
 
 /// The counters at one moment.
@@ -174,6 +213,7 @@ impl Totals {
             strays: BTreeMap::new(),
             peak_rss_bytes: peak_rss(),
             samples: Vec::new(),
+            traced: Vec::new(),
         }
     }
 

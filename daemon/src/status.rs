@@ -165,7 +165,8 @@ pub(crate) async fn document(node: &Node, loss: Loss) -> Vec<u8> {
 /// Everything counted, with the samples of it.
 pub(crate) fn summary<'a>(node: &Node, of_executors: impl Iterator<Item = &'a Totals>) -> Summary {
     let samples = lock(&node.samples).as_ref().map_or_else(Vec::new, Samples::taken);
-    Summary { samples, ..totals(node, of_executors).summary() }
+    let traced = node.trace.as_ref().map_or_else(Vec::new, |trace| trace.kept());
+    Summary { samples, traced, ..totals(node, of_executors).summary() }
 }
 
 /// Takes samples of the counters until the daemon stops, if there is a report.

@@ -298,7 +298,7 @@ impl Client {
             return None;
         }
         self.examine_from_now_on();
-        let connection = match Connection::open(config, self.host, tables) {
+        let connection = match Connection::open(config, self.host, tables, &self.watch.recorder) {
             Ok(connection) => {
                 self.table.set(connection.socket.number(), Entry::Own);
                 place.set(connection).ok()

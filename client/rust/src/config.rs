@@ -33,6 +33,8 @@ pub struct Config {
     pub(crate) stage_after: Duration,
     pub(crate) rank: Option<u32>,
     watch: Text<WATCH_MAX>,
+    /// The records have the times of requests, too.
+    pub(crate) traces: bool,
     /// Small writes may go where nothing looks at them but the daemon.
     pub(crate) has_short_ways: bool,
 }
@@ -58,6 +60,8 @@ pub enum Setting {
     StageAfter,
     /// `KAKEHI_WATCH`: file that records of what this process does are appended to.
     Watch,
+    /// `KAKEHI_TRACE`: `1` has the times of sampled requests among those records.
+    Trace,
     /// The number that a launcher of parallel programs gave this process; the first one counts.
     Rank(Launcher),
 }
@@ -89,7 +93,7 @@ impl error::Error for SettingError {}
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Socket,
         Self::Rules,
         Self::Sync,
@@ -98,6 +102,7 @@ impl Setting {
         Self::Direct,
         Self::StageAfter,
         Self::Watch,
+        Self::Trace,
         Self::Rank(Launcher::OpenMpi),
         Self::Rank(Launcher::Pmix),
         Self::Rank(Launcher::Pmi),
@@ -116,6 +121,7 @@ impl Setting {
             Self::Direct => "KAKEHI_DIRECT",
             Self::StageAfter => "KAKEHI_STAGE_AFTER",
             Self::Watch => "KAKEHI_WATCH",
+            Self::Trace => "KAKEHI_TRACE",
             Self::Rank(Launcher::OpenMpi) => "OMPI_COMM_WORLD_RANK",
             Self::Rank(Launcher::Pmix) => "PMIX_RANK",
             Self::Rank(Launcher::Pmi) => "PMI_RANK",
@@ -139,6 +145,7 @@ impl Config {
             stage_after: STAGE_AFTER,
             rank: None,
             watch: Text::new(),
+            traces: false,
             has_short_ways: true,
         }
     }
@@ -171,6 +178,7 @@ impl Config {
                 self.watch.set(value).ok_or(wrong)?;
                 self.has_short_ways = false;
             }
+            Setting::Trace => self.traces = switch(value).ok_or(wrong)?,
             Setting::StageAfter => self.stage_after = duration(value).ok_or(wrong)?,
             Setting::Rank(_) => {
                 // Not ours: whatever else stands there is no mistake of this program's user.

@@ -41,6 +41,7 @@ use crate::{
     detach,
     passing::send_with,
     patience::{Patience, look},
+    recorder::{At, Recorder, Traced},
     shares::Shares,
     slots::Slots,
     socket::OwnNumber,
@@ -76,6 +77,7 @@ pub(crate) struct Sent {
     woken: bool,
     /// Bytes that the daemon moves itself before it answers.
     moved_len: u64,
+    traced: Option<Traced>,
 }
 
 /// A session as its client sees it.
@@ -110,6 +112,7 @@ pub(crate) struct Connection {
     lingering: Once<OwnedFd>,
     fence_timeout: Duration,
     patience: Patience,
+    pub(crate) recorder: &'static Recorder,
 }
 
 /// A lane held by this thread.
@@ -125,6 +128,7 @@ impl Connection {
         config: &Config,
         host: &'static dyn Host,
         tables: &'static Tables,
+        recorder: &'static Recorder,
     ) -> Result<Self, Failure> {
         let fence_timeout = config.fence_timeout;
         let dial::Met { socket, daemon, welcome, passed } = dial::meet(config, host)?;
@@ -161,7 +165,13 @@ impl Connection {
             lingering: Once::new(),
             fence_timeout,
             patience: Patience::new(),
+            recorder,
         })
+    }
+
+    /// The session's number at the daemon.
+    pub(crate) fn number(&self) -> usize {
+        self.number
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -368,9 +378,12 @@ impl Lane<'_> {
 
     /// Publishes a request, for [`wait`](Self::wait). `None`: wait for another first.
     pub(crate) fn submit(&mut self, request: Request) -> Option<Sent> {
-        let lane = self.connection.session.shared().lane(self.index)?;
+        let (connection, began) = (self.connection, self.connection.recorder.begin());
+        let lane = connection.session.shared().lane(self.index)?;
         let seq = self.requester.publish(lane, &request.encode().0)?;
-        Some(Sent { seq, woken: self.connection.raise(self.index), moved_len: 0 })
+        let woken = connection.raise(self.index);
+        let traced = began.and_then(|began| connection.recorder.rung(request.kind(), seq, began));
+        Some(Sent { seq, woken, moved_len: 0, traced })
     }
 
     /// Sends one request and waits until it is completed.
@@ -388,7 +401,7 @@ impl Lane<'_> {
 
     /// Waits until a request is completed.
     pub(crate) fn wait(&mut self, sent: Sent) -> Result<io::Result<u64>, Lost> {
-        let Sent { seq, woken, moved_len } = sent;
+        let Sent { seq, woken, moved_len, traced } = sent;
         let connection = self.connection;
         let lane = connection.session.shared().lane(self.index).ok_or(Lost)?;
         let requester = &self.requester;
@@ -428,6 +441,10 @@ impl Lane<'_> {
             (silent, is_asked) = (Duration::ZERO, true);
         }
         let value = Value::decode(self.requester.take(lane, seq));
+        if let Some(traced) = traced {
+            let at = At { session: connection.number, place: self.index };
+            connection.recorder.answered(at, seq, traced);
+        }
         Ok(value.0.map_err(Errno::from_raw_os_error))
     }
 }

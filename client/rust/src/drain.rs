@@ -19,8 +19,9 @@ use shm::{
 use crate::{
     append,
     client::Host,
-    clock::now,
+    clock::{now, now_ns},
     file::{Drains, Link, Log},
+    recorder::Drained,
     staging::{
         DAEMONS_LEN, Failure, LOG_MIN, LOG_SHARE, OWN_LEN, flush, grow_to, largest_log, move_to,
         place, take_error,
@@ -81,6 +82,7 @@ fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> 
     let shared = link.shared;
     while log.producer.refresh(shared) > 0 {
         let _undisturbed = Undisturbed::new(link);
+        let taken_ns = if log.traced_to > 0 { now_ns() } else { 0 };
         let Some(claim) = shared.claim_drain(Drainer::Client) else { return Ok(false) };
         let mut consumer = Consumer::resume(shared, log.producer.capacity());
         if consumer.tail() == log.producer.head() {
@@ -88,7 +90,11 @@ fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> 
             shared.end_drain(claim);
             continue;
         }
+        let (from, issued_ns) = (consumer.tail(), if taken_ns > 0 { now_ns() } else { 0 });
         let written = write_oldest(link, log, &consumer, fd, is_whole);
+        if let (true, Ok(len)) = (taken_ns > 0, written) {
+            log.trace_drain(link, Drained { from, to: from + len, taken_ns, issued_ns });
+        }
         debug_assert!(
             written.is_ok_and(|len| len <= log.producer.capacity()) || written.is_err(),
             "a drain writes what the log holds"
@@ -150,6 +156,17 @@ fn write_oldest(
 }
 
 impl Log {
+    /// Records a drain of writes that a trace shows.
+    #[cold]
+    fn trace_drain(&mut self, link: Link, drained: Drained) {
+        if self.traced_to > drained.from {
+            link.connection.recorder.drained(link.at(), drained);
+        }
+        if self.traced_to <= drained.to {
+            self.traced_to = 0;
+        }
+    }
+
     /// Learns how long a drain of `len` bytes took.
     fn took(&mut self, link: Link, len: u64, time: Duration) {
         if len < LOG_MIN {

@@ -18,7 +18,10 @@ use shm::{
 };
 use wire::Reason;
 
-use crate::{bundle::Bundled, connection::Connection, rest::AtRest, table::FileId, window::Window};
+use crate::{
+    bundle::Bundled, connection::Connection, recorder::At, rest::AtRest, table::FileId,
+    window::Window,
+};
 
 /// Files that are looked after at a time; more are left to the kernel.
 pub(crate) const FILES_MAX: usize = 4096;
@@ -128,6 +131,13 @@ pub(crate) struct Link {
     pub(crate) is_counted: bool,
 }
 
+impl Link {
+    /// The slot, as a trace names it.
+    pub(crate) fn at(self) -> At {
+        At { session: self.connection.number(), place: self.slot as usize }
+    }
+}
+
 /// The side that drains a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drains {
@@ -172,6 +182,8 @@ pub(crate) struct Log {
     pub(crate) drain_cost: Cost,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,
+    /// End of the last staged write that a trace shows; 0 once it is drained.
+    pub(crate) traced_to: u64,
     /// Log position up to which staged bytes are in the counters.
     pub(crate) counted: u64,
     /// When the daemon was last seen to live, by the coarse clock.

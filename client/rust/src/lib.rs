@@ -51,6 +51,7 @@ mod piped;
 mod position;
 mod queue;
 mod read;
+mod recorder;
 mod remote;
 mod renames;
 mod rest;

@@ -464,6 +464,7 @@ fn log_of(connection: &Connection, len: u64, drains: Drains, device: u64) -> Opt
         drains,
         is_refused: false,
         device,
+        traced_to: 0,
         drain_cost,
         kicked: 0,
         counted: 0,

@@ -4,26 +4,22 @@
 //! records are appended (`watched.rs`).
 
 use core::{
-    fmt::{self, Write},
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     time::Duration,
 };
 
-use rustix::{io, process::getpid};
-use shm::Lock;
+use rustix::io;
+use wire::is_sampled;
 
-use crate::clock::now;
+use crate::{
+    clock::{nanoseconds, now, now_ns},
+    recorder::Recorder,
+};
 
 /// Classes of sizes: below 64 bytes, below 256, and so on by factors of 4.
 const SIZES: usize = 11;
 /// One call in so many is timed, a power of two.
 const TIMED: u64 = 16;
-/// Bytes of records that are gathered.
-pub(crate) const ROOM: usize = 32 << 10;
-/// Longest name of a file that is recorded.
-pub(crate) const PATH_MAX: usize = 1 << 10;
-/// Longest record: a path, and numbers.
-pub(crate) const RECORD_MAX: usize = PATH_MAX + 256;
 
 /// Which way a call moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +30,11 @@ pub(crate) enum Way {
 
 /// A call that is watched, from its start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call(pub(crate) Option<Duration>);
+pub(crate) struct Call {
+    pub(crate) began: Option<Duration>,
+    /// A trace shows it.
+    pub(crate) is_traced: bool,
+}
 
 /// Calls of one size and way.
 pub(crate) struct Class {
@@ -54,20 +54,13 @@ pub(crate) struct FileWatch {
 /// Counts of a process and of up to `FILES` open files.
 pub(crate) struct Watch<const FILES: usize> {
     is_on: AtomicBool,
-    pub(crate) pid: AtomicU32,
     pub(crate) started_ns: AtomicU64,
     calls: AtomicU64,
     pub(crate) closes: AtomicU64,
     pub(crate) close_ns: AtomicU64,
     pub(crate) classes: [[Class; SIZES]; 2],
     pub(crate) files: [FileWatch; FILES],
-    pub(crate) lines: Lock<Lines>,
-}
-
-/// Records that are not appended yet.
-pub(crate) struct Lines {
-    pub(crate) bytes: [u8; ROOM],
-    pub(crate) len: usize,
+    pub(crate) recorder: Recorder,
 }
 
 impl Class {
@@ -105,31 +98,24 @@ impl<const FILES: usize> Watch<FILES> {
     pub(crate) const fn new() -> Self {
         Self {
             is_on: AtomicBool::new(false),
-            pid: AtomicU32::new(0),
             started_ns: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             closes: AtomicU64::new(0),
             close_ns: AtomicU64::new(0),
             classes: [const { [const { Class::new() }; SIZES] }; 2],
             files: [const { FileWatch::new() }; FILES],
-            lines: Lock::new(Lines { bytes: [0; ROOM], len: 0 }),
+            recorder: Recorder::new(),
         }
     }
 
     /// Begins to count in this process, from zero in a child.
     pub(crate) fn start(&self) {
-        self.pid.store(own_pid(), Ordering::Relaxed);
         self.started_ns.store(now_ns(), Ordering::Relaxed);
         let classes = self.classes.iter().flatten().flat_map(Class::words);
         let words = classes.chain([&self.closes, &self.close_ns]);
         words.for_each(|word| word.store(0, Ordering::Relaxed));
         for file in self.files.iter().filter(|file| file.opened_ns.load(Ordering::Relaxed) > 0) {
             file.begin();
-        }
-        // A thread that fork did not copy may have held it.
-        self.lines.break_open();
-        if let Ok(mut lines) = self.lines.lock() {
-            lines.len = 0;
         }
         self.is_on.store(true, Ordering::Relaxed);
     }
@@ -147,8 +133,12 @@ impl<const FILES: usize> Watch<FILES> {
 
     #[cold]
     fn begin_watched(&self) -> Call {
-        let is_timed = self.calls.fetch_add(1, Ordering::Relaxed) % TIMED == 0;
-        Call(is_timed.then(now))
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let is_timed = number % TIMED == 0;
+        let is_traced = is_timed
+            && self.recorder.traces()
+            && u32::try_from(number / TIMED).is_ok_and(is_sampled);
+        Call { began: is_timed.then(now), is_traced }
     }
 
     /// A call has moved some bytes, or failed.
@@ -162,7 +152,7 @@ impl<const FILES: usize> Watch<FILES> {
         };
         class.calls.fetch_add(1, Ordering::Relaxed);
         class.bytes.fetch_add(len, Ordering::Relaxed);
-        if let Some(began) = call.0 {
+        if let Some(began) = call.began {
             class.timed.fetch_add(1, Ordering::Relaxed);
             class.timed_ns.fetch_add(nanoseconds(now().saturating_sub(began)), Ordering::Relaxed);
         }
@@ -196,49 +186,10 @@ impl<const FILES: usize> Watch<FILES> {
     }
 }
 
-/// A record that is being written.
-pub(crate) struct Line {
-    pub(crate) bytes: [u8; RECORD_MAX],
-    pub(crate) len: usize,
-}
-
-impl Line {
-    /// Appends bytes of which none is a tab or ends a line.
-    pub(crate) fn text(&mut self, text: &[u8]) {
-        for byte in text {
-            if let Some(to) = self.bytes.get_mut(self.len) {
-                *to = if byte.is_ascii_control() { b'?' } else { *byte };
-                self.len += 1;
-            }
-        }
-    }
-}
-
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let to = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
-        to.copy_from_slice(text.as_bytes());
-        self.len += text.len();
-        Ok(())
-    }
-}
-
 /// The class of calls of this many bytes.
 fn class_of(len: u64) -> usize {
     let class = len.checked_ilog2().map_or(0, |log| (log.saturating_sub(4) / 2) as usize);
     class.min(SIZES - 1)
-}
-
-pub(crate) fn own_pid() -> u32 {
-    getpid().as_raw_nonzero().get().unsigned_abs()
-}
-
-pub(crate) fn now_ns() -> u64 {
-    nanoseconds(now())
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -253,12 +204,5 @@ mod tests {
             assert_eq!(class_of(len), class, "{len}");
         }
         assert_eq!(class_of(u64::MAX), SIZES - 1);
-    }
-
-    #[test]
-    fn records_have_no_tabs_or_line_ends_of_others() {
-        let mut line = Line { bytes: [0; RECORD_MAX], len: 0 };
-        line.text(b"a\tb\nc");
-        assert_eq!(&line.bytes[..line.len], b"a?b?c");
     }
 }

@@ -1,33 +1,30 @@
-//! The records of this process for `kakehi run --report`.
-//!
-//! Records are lines of fields parted by tabs (`cli/src/profile/records.rs` reads them); they are
-//! gathered in memory and appended when that is full, and when the process ends or becomes another
-//! program. A process that is killed leaves out what it had gathered.
+//! What this process records for `kakehi run --report` and `--trace`: of a file when it is closed,
+//! and the rest when the process ends or becomes another program.
 
 use core::{
     ffi::CStr,
-    fmt::{self, Write},
+    fmt::Write,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use rustix::{
-    fd::RawFd,
-    fs::{self, Mode, OFlags},
-    io,
-};
+use rustix::{fd::RawFd, fs};
 
 use crate::{
     client::Client,
-    file::{Descriptor, FileEntry},
+    clock::{nanoseconds, now_ns},
+    file::{Descriptor, FileEntry, OpenFile},
     locked::Locked,
+    recorder::{Line, PATH_MAX, RECORD_MAX},
     table::FileId,
-    watch::{Call, Line, Lines, PATH_MAX, RECORD_MAX, ROOM, Way, now_ns, own_pid},
+    watch::{Call, Way},
 };
 
 impl Client {
     /// Begins to watch, if the settings say so.
     pub(crate) fn start_watch(&'static self) {
-        if self.config.get().is_some_and(|config| !config.watch().is_empty()) {
+        let config = self.config.get().filter(|config| !config.watch().is_empty());
+        if let Some(config) = config {
+            self.watch.recorder.start(config.watch(), config.traces);
             self.watch.start();
             // Files that are left unexamined nobody could tell of.
             self.examine_from_now_on();
@@ -39,9 +36,27 @@ impl Client {
     pub(crate) fn watch_read(&'static self, call: Call, id: FileId, entry: &FileEntry, len: usize) {
         self.watch.end(call, Way::Read, id.index, &Ok(len));
         // Else the daemon, which draws reads over time, would be told when the file is closed.
-        if call.0.is_some() {
+        if call.began.is_some() {
             self.count_reads(entry);
         }
+    }
+
+    /// A write that a trace shows has been staged, if its file has a log.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_write(&'static self, call: Call, id: FileId, len: usize) {
+        let Some(began) = call.began else { return };
+        let Some(mut file) = self.files.get(id).and_then(|entry| entry.lock.try_lock()) else {
+            return;
+        };
+        let is_its = file.generation == id.generation;
+        let OpenFile { link, log, .. } = &mut *file;
+        let log = log.as_mut().filter(|log| is_its && log.producer.waiting() > 0);
+        let Some((link, log)) = link.zip(log) else { return };
+        let head = log.producer.head();
+        log.traced_to = head;
+        let at = link.at();
+        self.watch.recorder.staged(at, head, len as u64, nanoseconds(began));
     }
 
     /// The last number of a file is closed: records what was done with it.
@@ -61,7 +76,7 @@ impl Client {
     #[cold]
     #[inline(never)]
     fn record_name(&'static self, (device, inode): (u64, u64), path: &[u8]) {
-        self.record(|line| {
+        self.watch.recorder.record(|line| {
             write!(line, "N\t{device}\t{inode}\t")?;
             line.text(path);
             Ok(())
@@ -70,7 +85,7 @@ impl Client {
 
     /// The process ends, or becomes another program: appends everything.
     pub(crate) fn leave_watch(&'static self) {
-        if self.watch.is_on() && !self.is_anothers() {
+        if self.watch.is_on() && !self.watch.recorder.is_anothers() {
             self.record_all();
         }
     }
@@ -84,14 +99,7 @@ impl Client {
             }
         }
         self.record_process();
-        if let Ok(mut lines) = self.watch.lines.lock() {
-            self.append(&mut lines);
-        }
-    }
-
-    /// True in a child that has its parent's memory.
-    fn is_anothers(&self) -> bool {
-        self.watch.pid.load(Ordering::Relaxed) != own_pid()
+        self.watch.recorder.append();
     }
 
     #[cold]
@@ -105,12 +113,12 @@ impl Client {
         if writes == 0 && reads == 0 {
             return;
         }
-        let (pid, closed) = (self.watch.pid.load(Ordering::Relaxed), now_ns());
+        let (pid, closed) = (self.watch.recorder.pid(), now_ns());
         let (device, inode) = (file.device, file.inode);
         let has_name = !matches!(file.descriptor, Descriptor::Remote | Descriptor::StandIn);
         let mut path = [0; PATH_MAX];
         let path = if has_name { name_of(file.fd, &mut path) } else { &[] };
-        self.record(|line| {
+        self.watch.recorder.record(|line| {
             write!(line, "F\t{pid}\t{opened}\t{closed}\t{written}\t{read}\t{writes}\t{reads}\t")?;
             write!(line, "{device}\t{inode}\t")?;
             line.text(path);
@@ -123,11 +131,11 @@ impl Client {
     fn record_process(&'static self) {
         let watch = &self.watch;
         let get = |word: &AtomicU64| word.swap(0, Ordering::Relaxed);
-        let (pid, started) = (watch.pid.load(Ordering::Relaxed), get(&watch.started_ns));
+        let (pid, started) = (watch.recorder.pid(), get(&watch.started_ns));
         watch.started_ns.store(started, Ordering::Relaxed);
         let rank = self.config.get().and_then(|config| config.rank);
         let (closes, close_ns) = (get(&watch.closes), get(&watch.close_ns));
-        self.record(|line| {
+        self.watch.recorder.record(|line| {
             write!(line, "P\t{pid}\t")?;
             match rank {
                 Some(rank) => write!(line, "{rank}")?,
@@ -142,48 +150,13 @@ impl Client {
             for (size, class) in classes.iter().enumerate() {
                 let [calls, bytes, timed, timed_ns] = class.words().map(get);
                 if calls > 0 {
-                    self.record(|line| {
+                    self.watch.recorder.record(|line| {
                         write!(line, "C\t{pid}\t{way}\t{size}\t{calls}\t{bytes}\t{timed}\t")?;
                         write!(line, "{timed_ns}")
                     });
                 }
             }
         }
-    }
-
-    /// Gathers a record; one that is too long is left out.
-    #[cold]
-    #[inline(never)]
-    fn record(&'static self, write: impl FnOnce(&mut Line) -> fmt::Result) {
-        let mut line = Line { bytes: [0; RECORD_MAX], len: 0 };
-        if write(&mut line).and_then(|()| line.write_char('\n')).is_err() {
-            return;
-        }
-        let Ok(mut lines) = self.watch.lines.lock() else { return };
-        if lines.len + line.len > ROOM {
-            self.append(&mut lines);
-        }
-        let len = lines.len;
-        let from = line.bytes.get(..line.len).unwrap_or_default();
-        if let Some(to) = lines.bytes.get_mut(len..len + from.len()) {
-            to.copy_from_slice(from);
-            lines.len += from.len();
-        }
-    }
-
-    /// Appends what was gathered, by one call: other processes append to the file, too.
-    #[cold]
-    #[inline(never)]
-    fn append(&'static self, lines: &mut Lines) {
-        let bytes = lines.bytes.get(..lines.len).unwrap_or_default();
-        let Some(path) = self.config.get().map(|config| config.watch()) else { return };
-        if !bytes.is_empty() && !self.is_anothers() {
-            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
-            let opened = fs::open(path, flags, Mode::empty());
-            // A report that lacks something is better than a program that fails.
-            opened.and_then(|file| io::write(&file, bytes)).unwrap_or_default();
-        }
-        lines.len = 0;
     }
 }
 

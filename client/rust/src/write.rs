@@ -109,6 +109,9 @@ impl Client {
                 }
                 if let Some(call) = watched {
                     self.watch.end(call, Way::Write, id.index, &wrote);
+                    if let (true, Ok(len)) = (call.is_traced, wrote) {
+                        self.trace_write(call, id, len);
+                    }
                 }
                 wrote
             }

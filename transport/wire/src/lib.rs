@@ -28,6 +28,7 @@ mod phase;
 mod place;
 mod record;
 mod request;
+mod sample;
 mod times;
 mod whence;
 mod words;
@@ -55,6 +56,7 @@ pub use phase::{Phase, Reply};
 pub use place::{Place, PlaceName, SOURCES_MAX};
 pub use record::{CreateFlags, Record};
 pub use request::{PathPair, Request};
+pub use sample::is_sampled;
 pub use times::Times;
 pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 

@@ -1,0 +1,329 @@
+//! `kakehi run --trace FILE.json`: sampled requests with the time of each step, as Perfetto and
+//! `chrome://tracing` read them, and the mean of each step.
+//!
+//! A request over a lane and a staged write have the same steps. The client records *accepted* and
+//! *rung* ([`Call`]), whoever does the I/O *taken*, *issued*, and *completed* ([`Traced`]): the
+//! daemon, or for its own staging log the client. Both sides sample, and what only one of them kept
+//! is left out.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io::Read as _,
+    path::Path,
+};
+
+use daemon::{Summary, Traced, TracedWork};
+use serde_json::{Value, json};
+
+use super::Target;
+use crate::{failure::Failure, voice};
+
+/// The times of a request, in their order.
+const BOXES: [&str; 5] = ["accepted", "rung", "taken", "issued", "completed"];
+/// The time between one box and the next.
+const STEPS: [&str; 4] = ["accept", "wait", "prepare", "perform"];
+
+/// A trace to be written. Its file is opened before the program runs.
+#[derive(Debug)]
+pub(crate) struct Trace(Target);
+
+/// A call as its client recorded it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Call {
+    pid: u32,
+    name: String,
+    /// Bytes, of a staged write.
+    len: Option<u64>,
+    place: Place,
+    accepted_ns: u64,
+    rung_ns: u64,
+    /// When the client had the answer, of a request.
+    answered_ns: Option<u64>,
+}
+
+/// Names a call to both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Request {
+        session: u32,
+        lane: usize,
+        seq: u32,
+    },
+    /// In the log of a slot, up to a position.
+    Staged {
+        session: u32,
+        slot: u32,
+        head: u64,
+    },
+}
+
+/// A call with all its times.
+#[derive(Clone, Debug)]
+struct Whole {
+    call: Call,
+    boxes: [u64; BOXES.len()],
+}
+
+impl Trace {
+    /// Begins the trace that will be at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub(crate) fn begin(path: &Path) -> Result<Self, Failure> {
+        Target::begin(path, "--trace").map(Self)
+    }
+
+    /// For a run that joins a job, whose first run writes the trace.
+    pub(crate) fn leave(self) {
+        self.0.leave("the trace");
+    }
+
+    /// Writes the trace, and says what each step took.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub(crate) fn end(self, mut records: &File, summary: &Summary) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        // What can be read is shown.
+        records.read_to_end(&mut text).ok();
+        let calls = whole(&String::from_utf8_lossy(&text), &summary.traced);
+        self.0.write(&document(&calls).to_string())?;
+        voice::say(&said(&calls));
+        voice::step(format_args!("the trace is in {}", self.0.path.display()));
+        Ok(())
+    }
+}
+
+/// The calls that both sides kept, by time.
+fn whole(text: &str, traced: &[Traced]) -> Vec<Whole> {
+    let (mut calls, mut requests, mut drains) = (Vec::new(), HashMap::new(), HashMap::new());
+    let own = text.lines().filter_map(drain_of);
+    for done in own.chain(traced.iter().copied()) {
+        match done.work {
+            TracedWork::Request { lane, seq } => {
+                requests.entry((done.session, lane, seq)).or_insert_with(Vec::new).push(done);
+            }
+            TracedWork::Drain { slot, from, to } => {
+                let of_slot = drains.entry((done.session, slot)).or_insert_with(Vec::new);
+                of_slot.push((from, to, done));
+            }
+        }
+    }
+    for call in text.lines().filter_map(call_of) {
+        let done: Vec<Traced> = match call.place {
+            Place::Request { session, lane, seq } => {
+                requests.get(&(session, lane, seq)).cloned().unwrap_or_default()
+            }
+            Place::Staged { session, slot, head } => {
+                let of_slot = drains.get(&(session, slot)).map_or(&[][..], Vec::as_slice);
+                let holds = of_slot.iter().filter(|(from, to, _)| *from < head && head <= *to);
+                holds.map(|(.., done)| *done).collect()
+            }
+        };
+        calls.extend(joined(call, &done));
+    }
+    calls.sort_by_key(|whole| whole.boxes);
+    calls
+}
+
+/// A call with the first work that followed it: numbers of sessions and slots are used again.
+fn joined(call: Call, done: &[Traced]) -> Option<Whole> {
+    let since = done.iter().filter(|done| done.completed_ns >= call.accepted_ns);
+    let done = since.min_by_key(|done| done.completed_ns)?;
+    let times = [call.accepted_ns, call.rung_ns, done.taken_ns, done.issued_ns, done.completed_ns];
+    let is_late = call.answered_ns.is_some_and(|answered| answered < done.completed_ns);
+    // A daemon that polls may take a request before its client has looked at the clock.
+    let mut next = done.completed_ns;
+    let mut boxes = times;
+    for time in boxes.iter_mut().rev() {
+        next = next.min(*time);
+        *time = next;
+    }
+    let is_one = next == call.accepted_ns && !is_late;
+    is_one.then_some(Whole { call, boxes })
+}
+
+fn call_of(line: &str) -> Option<Call> {
+    let fields: Vec<_> = line.split('\t').collect();
+    let number = |text: &str| text.parse::<u64>().ok();
+    let small = |text: &str| text.parse::<u32>().ok();
+    let (name, len, place, pid, times) = match *fields {
+        ["T", pid, session, lane, seq, name, ref times @ ..] => {
+            let (session, lane, seq) = (small(session)?, lane.parse().ok()?, small(seq)?);
+            (name, None, Place::Request { session, lane, seq }, pid, times)
+        }
+        ["W", pid, session, slot, head, len, ref times @ ..] => {
+            let (session, slot, head) = (small(session)?, small(slot)?, number(head)?);
+            let place = Place::Staged { session, slot, head };
+            ("staged write", Some(number(len)?), place, pid, times)
+        }
+        _ => return None,
+    };
+    let (accepted, rung) = (times.first()?, times.get(1)?);
+    Some(Call {
+        pid: small(pid)?,
+        name: name.to_owned(),
+        len,
+        place,
+        accepted_ns: number(accepted)?,
+        rung_ns: number(rung)?,
+        answered_ns: times.get(2).and_then(|text| number(text)),
+    })
+}
+
+fn drain_of(line: &str) -> Option<Traced> {
+    let numbers = line.strip_prefix("D\t")?.split('\t').map(str::parse::<u64>);
+    let numbers: Vec<_> = numbers.collect::<Result<_, _>>().ok()?;
+    let [session, slot, from, to, taken_ns, issued_ns, completed_ns] = *numbers else {
+        return None;
+    };
+    let (session, slot) = (session.try_into().ok()?, slot.try_into().ok()?);
+    let work = TracedWork::Drain { slot, from, to };
+    Some(Traced { session, work, taken_ns, issued_ns, completed_ns })
+}
+
+/// Mean time of each step, ns, of the calls of one name.
+fn means<'a>(calls: impl Iterator<Item = &'a Whole> + Clone) -> [u64; STEPS.len()] {
+    let number = calls.clone().count().max(1) as u64;
+    std::array::from_fn(|step| {
+        let times = calls.clone().filter_map(|whole| {
+            Some(whole.boxes.get(step + 1)?.saturating_sub(*whole.boxes.get(step)?))
+        });
+        times.sum::<u64>() / number
+    })
+}
+
+fn names(calls: &[Whole]) -> Vec<&str> {
+    let mut number = BTreeMap::new();
+    calls.iter().for_each(|it| *number.entry(it.call.name.as_str()).or_insert(0_usize) += 1);
+    let mut names: Vec<_> = number.into_iter().collect();
+    names.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+    names.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Most kinds of calls that are told of.
+const SAID: usize = 4;
+
+/// The means, as lines for people.
+fn said(calls: &[Whole]) -> String {
+    if calls.is_empty() {
+        return "kakehi: trace: no request was sampled\n".to_owned();
+    }
+    let mut text = String::new();
+    for name in names(calls).into_iter().take(SAID) {
+        let of_name = calls.iter().filter(|whole| whole.call.name == name);
+        let (number, shown) = (of_name.clone().count(), name.replace('_', " "));
+        let steps = STEPS.iter().zip(means(of_name));
+        let steps: Vec<_> = steps.map(|(step, ns)| format!("{step} {ns}")).collect();
+        text += &format!("kakehi: trace: {shown} ({number}), mean ns: {}\n", steps.join(", "));
+    }
+    text
+}
+
+/// The document: <https://ui.perfetto.dev> calls it the JSON trace format.
+fn document(calls: &[Whole]) -> Value {
+    let mut events = Vec::new();
+    let mut rows: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    let began = calls.first().map_or(0, |whole| whole.boxes[0]);
+    for whole in calls {
+        let [from, .., to] = whole.boxes;
+        let ends = rows.entry(whole.call.pid).or_insert_with(|| {
+            let args = json!({"name": "process"});
+            let (ph, name, pid) = ("M", "process_name", whole.call.pid);
+            events.push(json!({"ph": ph, "name": name, "pid": pid, "tid": 0, "args": args}));
+            Vec::new()
+        });
+        // In the first row where nothing else is under way.
+        let row = ends.iter().position(|end| *end <= from).unwrap_or(ends.len());
+        match ends.get_mut(row) {
+            Some(end) => *end = to,
+            None => ends.push(to),
+        }
+        events.extend(slices(whole, row, began));
+    }
+    let means = names(calls).into_iter().map(|name| {
+        let of_name = calls.iter().filter(|whole| whole.call.name == name);
+        let steps = STEPS.iter().zip(means(of_name.clone()));
+        let mut means: serde_json::Map<_, _> =
+            steps.map(|(step, ns)| ((*step).to_owned(), ns.into())).collect();
+        means.insert("count".to_owned(), of_name.count().into());
+        (name.to_owned(), Value::Object(means))
+    });
+    let means: serde_json::Map<_, _> = means.collect();
+    json!({
+        "displayTimeUnit": "ns",
+        "otherData": {"version": env!("CARGO_PKG_VERSION"), "mean_ns": means},
+        "traceEvents": events,
+    })
+}
+
+/// A call as one slice, with one for each step in it.
+fn slices(whole: &Whole, row: usize, began: u64) -> impl Iterator<Item = Value> {
+    let Whole { call, boxes } = whole;
+    let slice = |name: &str, from: u64, to: u64| {
+        let (at, time) = (micros(from.saturating_sub(began)), micros(to.saturating_sub(from)));
+        let (cat, pid) = (&call.name, call.pid);
+        json!({
+            "name": name, "cat": cat, "ph": "X", "pid": pid, "tid": row, "ts": at, "dur": time
+        })
+    };
+    let [from, .., to] = *boxes;
+    let mut args: serde_json::Map<_, _> =
+        BOXES.iter().zip(boxes).map(|(name, ns)| ((*name).to_owned(), (*ns).into())).collect();
+    args.extend(call.len.map(|len| ("bytes".to_owned(), len.into())));
+    args.extend(call.answered_ns.map(|ns| ("answered".to_owned(), ns.into())));
+    let mut all = slice(&call.name, from, to);
+    if let Some(all) = all.as_object_mut() {
+        all.insert("args".to_owned(), Value::Object(args));
+    }
+    let steps = STEPS.iter().zip(boxes.iter().zip(boxes.iter().skip(1)));
+    let steps: Vec<_> = steps.map(|(name, (from, to))| slice(name, *from, *to)).collect();
+    std::iter::once(all).chain(steps)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "ns of a job are less than 53 bits")]
+fn micros(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(session: u32, completed_ns: u64) -> Traced {
+        let work = TracedWork::Request { lane: 2, seq: 9 };
+        let (taken_ns, issued_ns) = (completed_ns - 20, completed_ns - 10);
+        Traced { session, work, taken_ns, issued_ns, completed_ns }
+    }
+
+    #[test]
+    fn calls_meet_the_work_of_their_session_that_followed_them() {
+        let text = "T\t7\t1\t2\t9\tread\t100\t110\t180\nW\t7\t1\t4\t4096\t512\t200\t210\n\
+                    D\t1\t4\t0\t4096\t300\t310\t400\nD\t1\t4\t4096\t9000\t500\t510\t600\nx\n";
+        let calls = whole(text, &[request(1, 90), request(2, 150), request(1, 160)]);
+        let boxes: Vec<_> = calls.iter().map(|whole| whole.boxes).collect();
+        assert_eq!(boxes, [[100, 110, 140, 150, 160], [200, 210, 300, 310, 400]]);
+        assert_eq!(calls[1].call.len, Some(512));
+        assert_eq!(means(calls.iter().take(1)), [10, 30, 10, 10]);
+    }
+
+    #[test]
+    fn call_that_only_its_client_kept_is_left_out() {
+        let text = "T\t7\t1\t2\t9\tread\t100\t110\t180\n";
+        assert!(whole(text, &[request(1, 90), request(1, 190)]).is_empty());
+    }
+
+    #[test]
+    fn calls_under_way_together_stand_in_rows_of_their_own() {
+        let text = "W\t7\t1\t4\t10\t1\t100\t110\nW\t7\t1\t4\t20\t1\t120\t130\n\
+                    D\t1\t4\t0\t20\t300\t310\t400\n";
+        let document = document(&whole(text, &[]));
+        let events = document["traceEvents"].as_array().cloned().unwrap_or_default();
+        let rows: Vec<_> =
+            events.iter().filter(|it| it["name"] == "staged write").map(|it| &it["tid"]).collect();
+        assert_eq!(rows, [0, 1]);
+    }
+}
