@@ -78,21 +78,22 @@ struct Effort {
 impl Effort {
     /// That of the two phases.
     fn of(args: &Args) -> [Self; 2] {
-        let start = Instant::now();
+        let [_, whole] = QUICK;
+        let [spin, park] = QUICK.map(|end| args.common.end(end, whole));
         let rounds_max = args.common.rounds_or(ROUNDS_MAX);
         if args.common.quick {
             let (rounds, volume) = (args.common.rounds_or(8), 16 << 20);
-            QUICK.map(|end| Self { rounds, rounds_max, volume, end: Some(start + end) })
+            [spin, park].map(|end| Self { rounds, rounds_max, volume, end })
         } else {
             let rounds = args.common.rounds_or(16);
-            [Self { rounds, rounds_max, volume: 64 << 20, end: None }; 2]
+            [spin, park].map(|end| Self { rounds, rounds_max, volume: 64 << 20, end })
         }
     }
 
     /// Why no further case is begun.
     fn is_used_up(&self) -> Option<String> {
         let is_over = self.end.is_some_and(|end| Instant::now() >= end);
-        is_over.then(|| "the time of --quick was used up".to_owned())
+        is_over.then(|| "the time was used up".to_owned())
     }
 }
 

@@ -108,7 +108,7 @@ struct Effort {
 impl Effort {
     fn of(args: &Args) -> Self {
         let quick = args.common.quick;
-        let end = quick.then(|| Instant::now() + QUICK);
+        let end = args.common.end(QUICK, QUICK);
         let (rounds, round) = if quick { (3, ROUND / 4) } else { (5, ROUND) };
         let (volume, span, count_max) =
             if quick { (128 << 20, 256 << 20, 8 << 10) } else { (1 << 30, 1 << 30, 64 << 10) };
@@ -394,7 +394,7 @@ fn put(report: &mut Report, name: &str, values: &Values) {
 
 fn spread(values: &Values, value: impl Fn(&[f64; 2]) -> f64) -> Result<Spread, String> {
     let values = values.as_ref().map_err(String::clone)?;
-    Spread::of(values.iter().map(value)).ok_or_else(|| "the time of --quick was used up".to_owned())
+    Spread::of(values.iter().map(value)).ok_or_else(|| "the time was used up".to_owned())
 }
 
 /// Round by round: the bandwidth (0), or that per CPU (1).
@@ -403,5 +403,5 @@ fn ratio(ours: &Values, fio: &Values, which: usize) -> Result<Spread, String> {
     let fio = fio.as_ref().map_err(String::clone)?;
     let ratios =
         ours.iter().zip(fio).filter_map(|(ours, fio)| Some(ours.get(which)? / fio.get(which)?));
-    Spread::of(ratios).ok_or_else(|| "the time of --quick was used up".to_owned())
+    Spread::of(ratios).ok_or_else(|| "the time was used up".to_owned())
 }

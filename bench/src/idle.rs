@@ -134,7 +134,7 @@ struct Effort {
     /// Values that jobs and depth take.
     steps: [Vec<usize>; 2],
     /// No round of the grid, and none of a computation, is begun later after the start.
-    ends: Option<[Duration; 2]>,
+    ends: [Option<Instant>; 2],
 }
 
 /// Says why nothing more is begun after this.
@@ -144,10 +144,12 @@ struct Deadline(Option<Instant>);
 impl Deadline {
     fn check(self) -> Result<(), String> {
         let is_over = self.0.is_some_and(|end| Instant::now() >= end);
-        if is_over { Err("the time of --quick was used up".to_owned()) } else { Ok(()) }
+        if is_over { Err("the time was used up".to_owned()) } else { Ok(()) }
     }
 }
 
+/// When the last round of the grid and the last computation of `--quick` begin.
+const QUICK: [Duration; 2] = [Duration::from_secs(32), Duration::from_secs(48)];
 const FULL_STEPS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const QUICK_STEPS: [usize; 3] = [1, 8, 64];
 
@@ -164,7 +166,7 @@ impl Effort {
             rounds_of_computation: 4,
             watch: Duration::from_secs(30),
             steps: [FULL_STEPS.into(), FULL_STEPS.into()],
-            ends: None,
+            ends: [None; 2],
         }
     }
 
@@ -180,7 +182,7 @@ impl Effort {
             rounds_of_computation: 3,
             watch: Duration::from_secs(3),
             steps: [QUICK_STEPS.into(), QUICK_STEPS.into()],
-            ends: Some([Duration::from_secs(32), Duration::from_secs(48)]),
+            ends: [None; 2],
         }
     }
 
@@ -191,6 +193,8 @@ impl Effort {
                 asked.clone_into(steps);
             }
         }
+        let [_, whole] = QUICK;
+        effort.ends = QUICK.map(|end| args.common.end(end, whole));
         effort.only = args.common.only();
         effort.rounds = args.common.rounds_or(effort.rounds);
         effort.computations = args.common.rounds_or(effort.computations);
@@ -202,9 +206,7 @@ impl Effort {
 /// Runs the bench and prints what it found.
 pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     let effort = Effort::of(args);
-    let start = Instant::now();
-    let [grid_end, end] = [0, 1]
-        .map(|part| Deadline(effort.ends.and_then(|ends| ends.get(part).map(|end| start + *end))));
+    let [grid_end, end] = effort.ends.map(Deadline);
     let mut machine = Machine::find(None);
     (machine.idle, machine.pinning) = ("as the case says", "none".to_owned());
     machine.file_systems.insert("dir".to_owned(), machine::file_system(&args.dir));

@@ -61,7 +61,7 @@ impl Daemon {
         if let Some(core) = core {
             command.arg("--cores").arg(core.to_string());
         }
-        let mortal = end_with_this();
+        let mortal = end_with_this(Signal::KILL);
         // SAFETY: it makes two system calls, which may be made in the child of a fork.
         unsafe { command.pre_exec(mortal) };
         let child =

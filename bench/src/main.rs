@@ -2,6 +2,7 @@
 //!
 //! The two sides of a ratio alternate within one run. What cannot run is a row that says why.
 
+mod all;
 mod core_time;
 mod delegate;
 mod file;
@@ -54,6 +55,7 @@ enum Bench {
     Rpc(rpc::Args),
     Tasks(tasks::Args),
     Here(here::Args),
+    All(all::Args),
     #[command(hide = true)]
     Play(here::play::Args),
     #[command(hide = true)]
@@ -104,6 +106,7 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::Rpc(args) => rpc::rpc(args),
         Bench::Tasks(args) => tasks::tasks(args),
         Bench::Here(args) => here::here(args),
+        Bench::All(args) => all::all(args),
         Bench::Play(args) => here::play::play(args),
         Bench::Activate(args) => tasks::activate::activate(args),
         Bench::MakeFiles(args) => tasks::coalesce::make(args),
@@ -121,6 +124,7 @@ fn name(bench: &Bench) -> Option<&'static str> {
         Bench::File(_) => "file",
         Bench::Rpc(_) => "rpc",
         Bench::Tasks(_) => "tasks",
+        Bench::Here(_) => "here",
         _ => return None,
     })
 }

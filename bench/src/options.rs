@@ -1,6 +1,6 @@
 //! Options of every bench.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::builder::RangedU64ValueParser;
@@ -17,6 +17,9 @@ pub(crate) struct Common {
     /// Rounds of a case. Of fewer than 6 idle and rpc have no confidence interval.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) rounds: Option<usize>,
+    /// Begins no case later than this, as 300s. Default: no limit, or that of --quick.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    within: Option<Duration>,
     /// Prints one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
@@ -29,6 +32,14 @@ impl Common {
     /// Which cases are measured.
     pub(crate) fn only(&self) -> Only {
         Only(self.only.clone())
+    }
+
+    /// When the last case begins; `quick` after the start with --quick. With --within, as much of
+    /// that as `quick` is of the `whole` of --quick.
+    pub(crate) fn end(&self, quick: Duration, whole: Duration) -> Option<Instant> {
+        let within = self.within.map(|within| within.mul_f64(quick.div_duration_f64(whole)));
+        let time = within.or_else(|| self.quick.then_some(quick))?;
+        Some(Instant::now() + time)
     }
 
     /// Rounds of a case that usually has so many.

@@ -56,12 +56,14 @@ impl Drop for Process {
     }
 }
 
-/// For a child between fork and exec: has it killed when this process ends, so that one that is
-/// stopped does not stay behind.
-pub(crate) fn end_with_this() -> impl FnMut() -> io::Result<()> + Send + Sync + 'static {
+/// For a child between fork and exec: has it get a signal when this process ends. One that may be
+/// stopped, and would stay behind, needs `SIGKILL`.
+pub(crate) fn end_with_this(
+    signal: Signal,
+) -> impl FnMut() -> io::Result<()> + Send + Sync + 'static {
     let parent = getpid();
     move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
+        set_parent_process_death_signal(Some(signal))?;
         // It may have been killed already.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     }

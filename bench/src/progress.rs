@@ -44,6 +44,16 @@ impl Running {
     }
 }
 
+/// Says a line on standard error at once; on a terminal the line that counts seconds from then on.
+pub(crate) fn say(line: &str) {
+    if io::stderr().is_terminal() {
+        line.clone_into(&mut LINE.lock().unwrap_or_else(PoisonError::into_inner));
+    } else {
+        // Nobody is left to read it when standard error is gone.
+        writeln!(io::stderr(), "kakehi-bench: {line}").ok();
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some((sender, beats)) = self.0.take() {

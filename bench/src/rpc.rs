@@ -121,8 +121,8 @@ impl Effort {
     /// the next.
     fn of(args: &Args) -> Self {
         let (only, span) = (args.common.only(), 256 << 20);
+        let end = args.common.end(QUICK, QUICK);
         if args.common.quick {
-            let end = Some(Instant::now() + QUICK);
             let volume = 256 << 20;
             let depths: [&[u32]; 2] = [&[64], &[16]];
             let rounds = args.common.rounds_or(3);
@@ -131,7 +131,7 @@ impl Effort {
             let depths: [&[u32]; 2] = [&[16, 64, 128, 256], &[4, 16, 64, 128]];
             let (volume, long_volumes) = (1 << 30, [1 << 30, 4 << 30]);
             let rounds = args.common.rounds_or(10);
-            Self { only, rounds, volume, long_volumes, span, depths, end: None }
+            Self { only, rounds, volume, long_volumes, span, depths, end }
         }
     }
 

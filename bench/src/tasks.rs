@@ -27,6 +27,8 @@ use crate::{
 /// When the last case of `--quick` begins, and when the last round of a case does.
 const QUICK: Duration = Duration::from_secs(45);
 const QUICK_CASE: Duration = Duration::from_secs(3);
+/// The same, where --within bounds the whole bench.
+const CASE: Duration = Duration::from_secs(12);
 /// The most tasks of `--quick`, and of the whole bench: what the paper had.
 const TASKS_QUICK: u32 = 16_384;
 const TASKS: u32 = 65_536;
@@ -69,7 +71,7 @@ struct Effort {
 impl Effort {
     fn of(args: &Args) -> Self {
         let (only, asked) = (args.common.only(), args.common.rounds);
-        let end = Instant::now() + QUICK;
+        let end = args.common.end(QUICK, QUICK);
         if args.common.quick {
             Self {
                 only,
@@ -78,7 +80,7 @@ impl Effort {
                 tasks: TASKS_QUICK,
                 write_rounds: 41,
                 volume: 128 << 20,
-                end: Some(end),
+                end,
                 case: QUICK_CASE,
             }
         } else {
@@ -89,8 +91,8 @@ impl Effort {
                 tasks: TASKS,
                 write_rounds: 41,
                 volume: 512 << 20,
-                end: None,
-                case: Duration::MAX,
+                end,
+                case: if end.is_some() { CASE } else { Duration::MAX },
             }
         }
     }
@@ -113,7 +115,7 @@ impl Effort {
     ) -> Result<Vec<(Duration, Duration)>, String> {
         let start = Instant::now();
         if self.end.is_some_and(|end| start >= end) {
-            return Err("the time of --quick was used up".to_owned());
+            return Err("the time was used up".to_owned());
         }
         let mut times = Vec::new();
         while times.len() < rounds && (times.is_empty() || start.elapsed() < self.case) {

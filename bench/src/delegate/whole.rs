@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Effort, QUICK_DIVISOR, QUICK_PROGRAMS,
+    Effort, QUICK, QUICK_DIVISOR, QUICK_PROGRAMS,
     volumes::{Volumes, succeed},
 };
 use crate::{
@@ -92,13 +92,11 @@ pub(super) struct Extent {
 
 impl Extent {
     pub(super) fn of(common: &Common) -> Self {
+        let [_, whole] = QUICK;
+        let end = common.end(QUICK_PROGRAMS, whole);
         match common.quick {
-            true => Self {
-                rounds: common.rounds_or(2),
-                divisor: QUICK_DIVISOR,
-                end: Some(Instant::now() + QUICK_PROGRAMS),
-            },
-            false => Self { rounds: common.rounds_or(9), divisor: 1, end: None },
+            true => Self { rounds: common.rounds_or(2), divisor: QUICK_DIVISOR, end },
+            false => Self { rounds: common.rounds_or(9), divisor: 1, end },
         }
     }
 }

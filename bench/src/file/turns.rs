@@ -248,7 +248,7 @@ fn prepare(command: &mut Command) {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // What stops and continues this program's group is nothing to it.
     command.process_group(0);
-    let mortal = end_with_this();
+    let mortal = end_with_this(Signal::KILL);
     // SAFETY: it makes two system calls, which may be made in the child of a fork.
     unsafe { command.pre_exec(mortal) };
 }

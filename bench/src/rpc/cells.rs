@@ -376,7 +376,7 @@ pub(super) fn spread(values: &Values<f64>) -> Result<Spread, String> {
 }
 
 fn too_late() -> String {
-    "the time of --quick was used up".to_owned()
+    "the time was used up".to_owned()
 }
 
 #[cfg(test)]

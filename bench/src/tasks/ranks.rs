@@ -107,7 +107,7 @@ fn times(
 ) -> Times {
     let (program, place) = (program.as_ref()?, place.as_ref()?);
     if effort.end.is_some_and(|end| Instant::now() >= end) {
-        return Err("the time of --quick was used up".to_owned());
+        return Err("the time was used up".to_owned());
     }
     let times = program.run(place, effort.rounds, job).map_err(|why| format!("{why:#}"));
     // What a failure left must not stay for the next.

@@ -1,5 +1,6 @@
 //! The program `kakehi-bench` from outside: its command line, and the worker it starts.
 
+mod all;
 mod rpc;
 
 use std::{
