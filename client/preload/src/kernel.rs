@@ -130,7 +130,7 @@ pub(crate) fn cancellation_point() {
 
 /// True if libc knows of no other thread. Before glibc 2.32 it does not say so.
 #[inline]
-fn is_alone() -> bool {
+pub(crate) fn is_alone() -> bool {
     let (place, name) = next!(@place __libc_single_threaded);
     place.look(name).is_some_and(|flag| {
         // SAFETY: a byte of libc's, which stays where it is as long as the process.

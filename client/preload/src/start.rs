@@ -17,7 +17,7 @@ use crate::{
     cookie, elf,
     environment::{self, lines},
     interpose::next,
-    kernel::{blocking, ignore, kernel},
+    kernel::{blocking, ignore, is_alone, kernel},
     open::number,
     process::{environ, exiting, watch_forks},
     signals, vfork,
@@ -115,6 +115,10 @@ impl Host for Program {
     fn open(&self, dir: RawFd, path: &CStr, flags: u32, mode: u32) -> Result<RawFd, Errno> {
         // SAFETY: a C string. The client has locked nothing.
         number(unsafe { blocking!(SYS_openat, dir, path.as_ptr(), flags, mode) }?)
+    }
+
+    fn is_alone(&self) -> bool {
+        is_alone()
     }
 
     fn hold_signals(&self) -> u64 {

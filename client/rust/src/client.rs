@@ -80,6 +80,11 @@ pub trait Host: Sync {
     /// Lets the signals come that came since.
     fn release_signals(&self, _before: u64) {}
 
+    /// True if the process is known to have no other thread.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// Tells the user something, once, in one line.
     fn notice(&self, _text: &str) {}
 }
@@ -366,12 +371,17 @@ impl Client {
         job
     }
 
-    /// Adds to a counter.
+    /// Adds to a counter; without other threads by a plain store, an eighth of the cost. A signal
+    /// handler that comes in between is not counted then.
     pub(crate) fn count(&'static self, counter: Counter, amount: u64) {
         let session = self.connected().map(|connection| &connection.session.shared().counters[..]);
         let counters = session.unwrap_or(&self.counters);
         if let Some(word) = counters.get(counter.index()) {
-            word.fetch_add(amount, Ordering::Relaxed);
+            if self.host.is_alone() {
+                word.store(word.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+            } else {
+                word.fetch_add(amount, Ordering::Relaxed);
+            }
         }
     }
 
