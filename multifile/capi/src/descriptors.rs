@@ -10,7 +10,8 @@ use libc::FILE;
 use crate::{
     error::{Failure, Result},
     export::export,
-    handle::{Body, Kind, Open},
+    handle::{Body, Open},
+    mode::Kind,
     pointer::path,
     stream::Streams,
     table,

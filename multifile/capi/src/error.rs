@@ -5,7 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    ffi::{CString, c_char, c_int},
+    ffi::{CString, c_int},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::OnceLock,
@@ -13,7 +13,7 @@ use std::{
 
 use multifile::{Argument, Error, error::Cause};
 
-use crate::{config, export::export};
+use crate::config;
 
 pub(crate) type Result<T, E = Failure> = core::result::Result<T, E>;
 
@@ -105,11 +105,12 @@ const fn code_of(error: &Error) -> c_int {
     }
 }
 
-struct Last {
-    code: c_int,
-    errno: c_int,
-    rank: c_int,
-    text: CString,
+/// The last error of a thread.
+pub(crate) struct Last {
+    pub(crate) code: c_int,
+    pub(crate) errno: c_int,
+    pub(crate) rank: c_int,
+    pub(crate) text: CString,
 }
 
 thread_local! {
@@ -159,33 +160,19 @@ fn print(rank: c_int, thread: Option<c_int>, text: &str) {
 }
 
 /// Gives the calling thread's number in its team.
-type ThreadNumber = unsafe extern "C" fn() -> c_int;
+pub(crate) type ThreadNumber = unsafe extern "C" fn() -> c_int;
 
 /// Set by the first open of a team of threads.
 static THREADS: OnceLock<ThreadNumber> = OnceLock::new();
 
-export! {
-    fn sion_group_threads(number: Option<ThreadNumber>) -> (), or (); {
-        let number = number.ok_or(Failure::Argument("the function is NULL"))?;
-        THREADS.get_or_init(|| number);
-        Ok(())
-    }
+/// Gives the numbers of threads from here on; the first one of a process stays.
+pub(crate) fn number_threads(number: ThreadNumber) {
+    THREADS.get_or_init(|| number);
+}
 
-    fn sion_last_error() -> c_int, or 11; {
-        Ok(LAST.with_borrow(|last| last.code))
-    }
-
-    fn sion_last_error_text() -> *const c_char, or std::ptr::null(); {
-        Ok(LAST.with_borrow(|last| last.text.as_ptr()))
-    }
-
-    fn sion_last_errno() -> c_int, or 0; {
-        Ok(LAST.with_borrow(|last| last.errno))
-    }
-
-    fn sion_last_error_rank() -> c_int, or -1; {
-        Ok(LAST.with_borrow(|last| last.rank))
-    }
+/// This thread's last error.
+pub(crate) fn last<T>(look: impl FnOnce(&Last) -> T) -> T {
+    LAST.with_borrow(look)
 }
 
 #[cfg(test)]

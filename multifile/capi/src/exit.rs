@@ -6,18 +6,24 @@
 use std::{
     process,
     sync::{
-        Once, TryLockError,
+        Arc, Mutex, Once, OnceLock, TryLockError,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
 
-use crate::{handle::Body, table};
+use crate::handle::{Body, Open};
 
 static REGISTERED: Once = Once::new();
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// Makes sure that the end of this process is noticed.
-pub(crate) fn watch() {
+/// Gives the open multifiles.
+type Files = fn() -> Vec<Arc<Mutex<Open>>>;
+
+static FILES: OnceLock<Files> = OnceLock::new();
+
+/// Makes sure that the end of this process is noticed, and what is open then is found.
+pub(crate) fn watch(files: Files) {
+    FILES.get_or_init(|| files);
     REGISTERED.call_once(|| {
         // SAFETY: the function may be called at any time, and lives as long as this library.
         unsafe { libc::atexit(flush_all) };
@@ -29,7 +35,7 @@ extern "C" fn flush_all() {
     if OWNER.load(Relaxed) != process::id() {
         return;
     }
-    for open in table::files() {
+    for open in FILES.get().map(|files| files()).unwrap_or_default() {
         // A thread that is still writing keeps its file; nobody waits for it here.
         let mut open = match open.try_lock() {
             Ok(open) => open,

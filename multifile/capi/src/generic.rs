@@ -9,6 +9,7 @@ use std::{
 use libc::FILE;
 
 use crate::{
+    callbacks::{Api, Broadcast, CreateLocal, Exchange, OnComm, Unused},
     error::{Failure, Result},
     export::export,
     files::{Files, NameCallback},
@@ -20,40 +21,6 @@ use crate::{
 };
 
 const SION_CHAR: c_int = 12;
-
-type CreateLocal = unsafe extern "C" fn(
-    *mut *mut c_void,
-    *mut c_void,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-) -> c_int;
-type OnComm = unsafe extern "C" fn(*mut c_void) -> c_int;
-type Broadcast = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, c_int) -> c_int;
-type Exchange =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, c_int, c_int, c_int) -> c_int;
-/// Callbacks that programs register and this library has no use for.
-type Unused = unsafe extern "C" fn();
-
-/// The callbacks of one descriptor.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Api {
-    create_local: Option<CreateLocal>,
-    free_local: Option<OnComm>,
-    barrier: Option<OnComm>,
-    broadcast: Option<Broadcast>,
-    gather: Option<Exchange>,
-    scatter: Option<Exchange>,
-    name: Option<NameCallback>,
-    gather_varying: Option<Unused>,
-    scatter_varying: Option<Unused>,
-    gather_and_execute: Option<Unused>,
-    execute_and_scatter: Option<Unused>,
-    capability: Option<OnComm>,
-}
 
 /// Context of a table made from callbacks.
 struct Context {

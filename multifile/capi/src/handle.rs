@@ -10,25 +10,10 @@ use crate::{
     error::{Failure, Result},
     files::Files,
     group::Ranks,
-    mode::Mode,
+    mode::{Kind, Mode},
     reading::Reading,
     writing::Writing,
 };
-
-/// How a multifile was opened, which decides how it is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// All tasks by one process.
-    Serial,
-    /// One task by one process.
-    Rank,
-    /// One task by each rank.
-    Parallel,
-    /// Several tasks by each rank.
-    Mapped,
-    /// A second position in one of the last two.
-    Duplicate,
-}
 
 /// An open multifile.
 pub(crate) struct Open {

@@ -11,9 +11,10 @@ use crate::{
     arrays::count,
     error::{Failure, Result},
     export::export,
-    handle::{Body, Kind, Open},
+    handle::{Body, Open},
     locations::arrays_len,
     mode::Keyval,
+    mode::Kind,
     pointer::answer,
     table,
 };

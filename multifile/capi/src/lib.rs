@@ -11,6 +11,7 @@
 //! Files are not trusted: `multifile` checks them. No panic crosses the border.
 
 mod arrays;
+mod callbacks;
 mod config;
 mod data;
 mod descriptors;
@@ -24,6 +25,7 @@ mod handle;
 mod info;
 mod io_info;
 mod keys;
+mod last_error;
 mod legacy;
 mod locations;
 mod mapped;

@@ -11,13 +11,16 @@ use multifile::{Argument, Group, NewTask, ParReader, ParWriter, Style, parallel:
 use crate::{
     arrays::{count, signed},
     error::{Failure, Result},
+    export::export,
     files::Files,
-    group::Ranks,
-    handle::{Body, Kind, Open, Team},
+    group::{Ranks, Table},
+    handle::{Body, Open, Team},
+    mode::Kind,
     parallel::{described, names},
     pointer::{answer, give, take, values_mut},
     reading::Reading,
     stream::Streams,
+    table,
     writing::{Sink, Writing},
 };
 
@@ -175,4 +178,34 @@ unsafe fn array<'a, T: Copy>(at: *const *mut T, len: c_int) -> Result<&'a [T]> {
     let len = usize::try_from(len).map_err(|_| Failure::Argument("a negative number of tasks"))?;
     // SAFETY: the caller's promise.
     Ok(unsafe { values_mut(array, len) }?)
+}
+
+export! {
+    fn sion_group_paropen_mapped(
+        group: *const Table,
+        fname: *const c_char,
+        file_mode: *const c_char,
+        numfiles: *mut c_int,
+        nlocaltasks: *mut c_int,
+        globalranks: *mut *mut c_int,
+        chunksizes: *mut *mut i64,
+        mapping_filenrs: *mut *mut c_int,
+        mapping_lranks: *mut *mut c_int,
+        fsblksize: *mut i32,
+        fileptr: *mut *mut FILE,
+    ) -> c_int, or -1; {
+        // SAFETY: pointers are null or valid, here and below.
+        let group = unsafe { take(group, "the group is NULL") }?;
+        // SAFETY: the program promises functions that keep their contract.
+        let ranks = unsafe { Ranks::new(group) }?;
+        let tasks = Mapped {
+            numfiles, nlocaltasks, globalranks, chunksizes, mapping_filenrs, mapping_lranks,
+        };
+        let strings = (fname, file_mode);
+        // SAFETY: as above, and arrays are as long as `*nlocaltasks` says.
+        let open = unsafe {
+            open(ranks, Files::default(), strings, &tasks, (fsblksize, fileptr))
+        }?;
+        table::insert(open)
+    }
 }

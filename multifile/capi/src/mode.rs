@@ -10,6 +10,21 @@ use crate::{
 /// Largest write buffer in bytes that the environment gets.
 const BUFFER_LEN_MAX: i64 = 1 << 30;
 
+/// How a multifile was opened, which decides how it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// All tasks by one process.
+    Serial,
+    /// One task by one process.
+    Rank,
+    /// One task by each rank.
+    Parallel,
+    /// Several tasks by each rank.
+    Mapped,
+    /// A second position in one of the last two.
+    Duplicate,
+}
+
 /// Parsed mode string and environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mode {

@@ -24,9 +24,8 @@ use crate::{
     export::export,
     files::Files,
     group::{Barrier, Place, Ranks, Table},
-    handle::{Body, Kind, Merging, Open, Team},
-    mapped::{self, Mapped},
-    mode::Mode,
+    handle::{Body, Merging, Open, Team},
+    mode::{Kind, Mode},
     pointer::{self, answer, new_text, take, text},
     reading::Reading,
     stream::Streams,
@@ -318,34 +317,6 @@ export! {
         // SAFETY: as above.
         let (open, at) = unsafe { open(ranks, files, (fname, file_mode), asked, &answer) }?;
         answer! { place => at }
-        table::insert(open)
-    }
-
-    fn sion_group_paropen_mapped(
-        group: *const Table,
-        fname: *const c_char,
-        file_mode: *const c_char,
-        numfiles: *mut c_int,
-        nlocaltasks: *mut c_int,
-        globalranks: *mut *mut c_int,
-        chunksizes: *mut *mut i64,
-        mapping_filenrs: *mut *mut c_int,
-        mapping_lranks: *mut *mut c_int,
-        fsblksize: *mut i32,
-        fileptr: *mut *mut FILE,
-    ) -> c_int, or -1; {
-        // SAFETY: pointers are null or valid, here and below.
-        let group = unsafe { take(group, "the group is NULL") }?;
-        // SAFETY: the program promises functions that keep their contract.
-        let ranks = unsafe { Ranks::new(group) }?;
-        let tasks = Mapped {
-            numfiles, nlocaltasks, globalranks, chunksizes, mapping_filenrs, mapping_lranks,
-        };
-        let strings = (fname, file_mode);
-        // SAFETY: as above, and arrays are as long as `*nlocaltasks` says.
-        let open = unsafe {
-            mapped::open(ranks, Files::default(), strings, &tasks, (fsblksize, fileptr))
-        }?;
         table::insert(open)
     }
 

@@ -15,7 +15,7 @@ use multifile::{
 
 use crate::{
     error::{Failure, Result},
-    handle::Kind,
+    mode::Kind,
     stream::Streams,
 };
 

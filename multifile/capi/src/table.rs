@@ -9,9 +9,9 @@ use std::{
 };
 
 use crate::{
+    callbacks::Api,
     error::{Failure, Result, on_rank},
     exit,
-    generic::Api,
     handle::Open,
 };
 
@@ -26,7 +26,7 @@ static TABLE: RwLock<Vec<Option<Entry>>> = RwLock::new(Vec::new());
 
 /// Makes a handle for an open multifile.
 pub(crate) fn insert(open: Open) -> Result<c_int> {
-    exit::watch();
+    exit::watch(files);
     enter(Entry::File(Arc::new(Mutex::new(open))))
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn with_api<T>(aid: c_int, work: impl FnOnce(&mut Api) -> Result<T>) 
 }
 
 /// All open multifiles; none when the table is in use.
-pub(crate) fn files() -> Vec<Arc<Mutex<Open>>> {
+fn files() -> Vec<Arc<Mutex<Open>>> {
     let Ok(table) = TABLE.try_read() else { return Vec::new() };
     let files = table.iter().flatten().filter_map(|entry| match entry {
         Entry::File(open) => Some(Arc::clone(open)),
