@@ -131,11 +131,15 @@ pub(crate) fn cancellation_point() {
 /// True if libc knows of no other thread. Before glibc 2.32 it does not say so.
 #[inline]
 pub(crate) fn is_alone() -> bool {
+    alone().is_some_and(|flag| flag.load(Ordering::Relaxed) != 0)
+}
+
+/// Libc's byte that is not 0 while it knows of no other thread.
+#[inline]
+pub(crate) fn alone() -> Option<&'static AtomicU8> {
     let (place, name) = next!(@place __libc_single_threaded);
-    place.look(name).is_some_and(|flag| {
-        // SAFETY: a byte of libc's, which stays where it is as long as the process.
-        unsafe { flag.cast::<AtomicU8>().as_ref() }.load(Ordering::Relaxed) != 0
-    })
+    // SAFETY: a byte of libc's, which stays where it is as long as the process.
+    place.look(name).map(|flag| unsafe { flag.cast::<AtomicU8>().as_ref() })
 }
 
 /// Makes a system call during which the thread can be cancelled.

@@ -17,7 +17,7 @@ use crate::{
     cookie, elf,
     environment::{self, lines},
     interpose::next,
-    kernel::{blocking, ignore, is_alone, kernel},
+    kernel::{alone, blocking, ignore, is_alone, kernel},
     open::number,
     process::{environ, exiting, watch_forks},
     signals, vfork,
@@ -167,6 +167,7 @@ extern "C" fn start() {
         environment::keep();
         watch_forks();
         end_at_exit();
+        alone().inspect(|flag| client::alone_while(flag));
         CLIENT.start(&config);
         STATE.store(SERVED, Ordering::Relaxed);
     }

@@ -79,5 +79,5 @@ pub use paths::{Path, link_of};
 pub use queue::{Queue, Transfer};
 pub use rooms::Room;
 pub use rustix::{io::Errno, process::Pid};
-pub use shm::thread;
+pub use shm::{alone_while, thread};
 pub use wire::{FileSystem, FoundLock, LockKind, LockOwner, Reason, Times};

@@ -59,8 +59,7 @@ impl Client {
         let target = log.reserve_on(link, start, len)?;
         debug_assert_eq!(target.len(), data.len(), "all of a small write is reserved");
         // A signal handler that comes in between writes before this, or behind it.
-        let (ok, err) = (Ordering::Relaxed, Ordering::Relaxed);
-        entry.position.compare_exchange(start, end, ok, err).ok()?;
+        shm::exchange(&entry.position, start, end).ok()?;
         copy_in_cached(target, data);
         log.producer.publish(link.shared, start, len);
         log.note(start, len);

@@ -4,6 +4,12 @@
 //! signal handler finds its own thread's lock held by nobody: it gets [`Reentered`] instead of a
 //! deadlock, and takes its direct path.
 //!
+//! # One thread
+//!
+//! An instruction that excludes other cores waits for all stores before it, up to 10 ns each: most
+//! of what a small write costs. Where libc says that the process has one thread, one instruction
+//! without that suffices: a signal handler comes before it or behind it.
+//!
 //! # Memory ordering
 //!
 //! `state` is taken with `Acquire` and freed with `Release`, which orders uses of the value.
@@ -15,21 +21,73 @@ use core::{
     fmt,
     marker::PhantomData,
     ops::{Deref, DerefMut},
-    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering},
     time::Duration,
 };
 
 use rustix::{io::Errno, time::Timespec};
 
-const FREE: usize = 0;
+const FREE: u64 = 0;
 /// Set beside the holder when somebody may sleep; [`thread`] leaves it clear.
-const CONTENDED: usize = 1;
+const CONTENDED: u64 = 1;
 const SPINS: u32 = 100;
+
+/// Libc's word that is not 0 while the process has one thread; null where nobody has said.
+static ALONE: AtomicPtr<AtomicU8> = AtomicPtr::new(ptr::null_mut());
+
+/// Has locks taken, and [`exchange`] made, for a process of one thread while `flag` is not 0: it
+/// becomes 0 before a second thread starts.
+pub fn alone_while(flag: &'static AtomicU8) {
+    ALONE.store(ptr::from_ref(flag).cast_mut(), Ordering::Relaxed);
+}
+
+fn is_alone() -> bool {
+    // SAFETY: null, or a reference that lasts as long as the process.
+    let flag = unsafe { ALONE.load(Ordering::Relaxed).as_ref() };
+    flag.is_some_and(|flag| flag.load(Ordering::Relaxed) != 0)
+}
+
+/// Puts `to` in place of `from`; else returns what is there. Signal handlers and threads of this
+/// process see one step; other processes must not change the word.
+///
+/// # Errors
+///
+/// The value found.
+pub fn exchange(word: &AtomicU64, from: u64, to: u64) -> Result<u64, u64> {
+    if is_alone() {
+        return exchange_alone(word.as_ptr(), from, to);
+    }
+    word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+}
+
+/// As [`exchange`], of a word that no other thread uses.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn exchange_alone(word: *mut u64, from: u64, to: u64) -> Result<u64, u64> {
+    let found;
+    // SAFETY: both callers have a reference to the word, which the instruction reads and writes.
+    unsafe {
+        core::arch::asm!(
+            "cmpxchg [{word}], {to}",
+            word = in(reg) word, to = in(reg) to, inlateout("rax") from => found,
+            options(nostack),
+        );
+    }
+    if found == from { Ok(found) } else { Err(found) }
+}
+
+/// As [`exchange`], of a word that no other thread uses.
+#[cfg(any(not(target_arch = "x86_64"), miri))]
+fn exchange_alone(word: *mut u64, from: u64, to: u64) -> Result<u64, u64> {
+    // SAFETY: both callers have a reference to the word.
+    let word = unsafe { AtomicU64::from_ptr(word) };
+    word.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed)
+}
 
 /// A value that one thread at a time may use.
 pub struct Lock<T> {
     /// [`FREE`], or the holder's identity.
-    state: AtomicUsize,
+    state: AtomicU64,
     /// Counts the times a contended lock was freed; sleepers wait for it to change.
     freed: AtomicU32,
     value: UnsafeCell<T>,
@@ -60,7 +118,7 @@ impl<T> Lock<T> {
     /// An unlocked value.
     pub const fn new(value: T) -> Self {
         Self {
-            state: AtomicUsize::new(FREE),
+            state: AtomicU64::new(FREE),
             freed: AtomicU32::new(0),
             value: UnsafeCell::new(value),
         }
@@ -72,7 +130,7 @@ impl<T> Lock<T> {
     ///
     /// [`Reentered`] when this thread holds the lock.
     pub fn lock(&self) -> Result<Guard<'_, T>, Reentered> {
-        let me = thread();
+        let me = thread() as u64;
         if let Err(found) = self.take(me) {
             if found & !CONTENDED == me {
                 return Err(Reentered);
@@ -85,7 +143,7 @@ impl<T> Lock<T> {
     /// Locks, waiting for the holder if need be. `None` when this thread is it, or when nobody has
     /// freed the lock for `time`: a signal handler may keep the holder for ever.
     pub fn lock_within(&self, time: Duration) -> Option<Guard<'_, T>> {
-        let me = thread();
+        let me = thread() as u64;
         if let Err(found) = self.take(me) {
             if found & !CONTENDED == me || !self.wait(me, Some(time)) {
                 return None;
@@ -96,13 +154,13 @@ impl<T> Lock<T> {
 
     /// Locks if nobody holds the lock.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.take(thread()).ok()?;
+        self.take(thread() as u64).ok()?;
         Some(self.guard())
     }
 
     /// True if this thread holds the lock.
     pub fn is_mine(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & !CONTENDED == thread()
+        self.state.load(Ordering::Relaxed) & !CONTENDED == thread() as u64
     }
 
     /// Frees the lock unless this thread holds it: for the child of a fork, whose other threads are
@@ -114,13 +172,16 @@ impl<T> Lock<T> {
     }
 
     /// Takes the lock for `holder` if it is free; else returns the state found.
-    fn take(&self, holder: usize) -> Result<usize, usize> {
+    fn take(&self, holder: u64) -> Result<u64, u64> {
+        if is_alone() {
+            return exchange_alone(self.state.as_ptr(), FREE, holder);
+        }
         self.state.compare_exchange(FREE, holder, Ordering::Acquire, Ordering::Relaxed)
     }
 
     /// Returns whether the lock was taken, rather than not freed for `time`.
     #[cold]
-    fn wait(&self, me: usize, time: Option<Duration>) -> bool {
+    fn wait(&self, me: u64, time: Option<Duration>) -> bool {
         for _ in 0..SPINS {
             core::hint::spin_loop();
             if self.state.load(Ordering::Relaxed) == FREE && self.take(me).is_ok() {
@@ -149,6 +210,10 @@ impl<T> Lock<T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
+        if is_alone() && self.lock.state.load(Ordering::Relaxed) & CONTENDED == 0 {
+            self.lock.state.store(FREE, Ordering::Release);
+            return;
+        }
         if self.lock.state.swap(FREE, Ordering::Release) & CONTENDED != 0 {
             self.lock.freed.fetch_add(1, Ordering::Release);
             wake(&self.lock.freed);
@@ -253,7 +318,7 @@ mod tests {
     #[test]
     fn the_exchange_that_takes_the_lock_names_the_holder() {
         let lock = Lock::new(());
-        assert_eq!(lock.take(thread()), Ok(FREE));
+        assert_eq!(lock.take(thread() as u64), Ok(FREE));
         assert_eq!(lock.lock().err(), Some(Reentered));
         lock.state.fetch_or(CONTENDED, Ordering::Relaxed);
         assert_eq!(lock.lock().err(), Some(Reentered));
@@ -268,7 +333,7 @@ mod tests {
         lock.break_open();
         assert!(lock.is_mine());
         drop(mine);
-        lock.state.store(usize::MAX, Ordering::Relaxed); // A thread that fork did not copy.
+        lock.state.store(u64::MAX, Ordering::Relaxed); // A thread that fork did not copy.
         lock.break_open();
         assert!(lock.lock().is_ok());
     }
