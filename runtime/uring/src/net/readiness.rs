@@ -28,11 +28,16 @@ const LOOK_LEN: usize = 64;
 /// Calls a side may make between two visits.
 pub(crate) const CALLS_MAX: u32 = 16;
 
+/// Visits of which one looks, where all sockets are listeners: a look is a system call.
+const SELDOM: u64 = 32;
+
 /// The sockets of one executor.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
     sockets: RefCell<Slab<Rc<Readiness>>>,
+    /// Those that listen.
+    listener_count: Cell<usize>,
     /// Visits by the executor so far.
     visits: Cell<u64>,
     /// Tasks that had their share since the last visit, and want more.
@@ -44,6 +49,7 @@ pub(crate) struct Poller {
 struct Readiness {
     receive: Side,
     send: Side,
+    is_listener: bool,
 }
 
 #[derive(Debug)]
@@ -83,20 +89,46 @@ impl Poller {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         events.add_wake_fd(&epoll)?;
         let (sockets, again) = (RefCell::default(), RefCell::default());
-        let poller = Rc::new(Self { epoll, sockets, visits: Cell::default(), again });
+        let (listener_count, visits) = (Cell::default(), Cell::default());
+        let poller = Rc::new(Self { epoll, sockets, listener_count, visits, again });
         handle.add_source(Box::new(Visits(Rc::clone(&poller))));
         Ok(poller)
     }
 
     /// Takes a non-blocking socket in.
     pub(crate) fn add(self: &Rc<Self>, fd: OwnedFd) -> io::Result<Socket> {
-        let readiness = Rc::new(Readiness { receive: Side::new(), send: Side::new() });
+        self.add_as(fd, false)
+    }
+
+    /// The same of one that listens.
+    pub(crate) fn add_listener(self: &Rc<Self>, fd: OwnedFd) -> io::Result<Socket> {
+        self.add_as(fd, true)
+    }
+
+    fn add_as(self: &Rc<Self>, fd: OwnedFd, is_listener: bool) -> io::Result<Socket> {
+        let (receive, send) = (Side::new(), Side::new());
+        let readiness = Rc::new(Readiness { receive, send, is_listener });
+        self.listener_count.set(self.listener_count.get() + usize::from(is_listener));
         let key = self.sockets.borrow_mut().insert(Rc::clone(&readiness));
         let socket = Socket { poller: Rc::clone(self), readiness, key, fd };
         let told = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP;
         let data = EventData::new_u64(key as u64);
         epoll::add(&self.epoll, &socket.fd, data, told | EventFlags::ET)?;
         Ok(socket)
+    }
+
+    /// True if this visit is to look. Who connects waits for some turns, or for the next
+    /// [park](Source::arm).
+    fn is_due(&self) -> bool {
+        self.has_streams() || self.has_listener() && self.visits.get() % SELDOM == 0
+    }
+
+    fn has_streams(&self) -> bool {
+        self.sockets.borrow().len() > self.listener_count.get()
+    }
+
+    fn has_listener(&self) -> bool {
+        self.listener_count.get() > 0
     }
 
     /// Asks the kernel for up to `limit` sockets that became ready; returns how many there were.
@@ -259,6 +291,8 @@ impl Drop for Socket {
         // socket that could not be added.
         epoll::delete(&self.poller.epoll, &self.fd).ok();
         self.poller.sockets.borrow_mut().remove(self.key);
+        let gone = usize::from(self.readiness.is_listener);
+        self.poller.listener_count.set(self.poller.listener_count.get() - gone);
     }
 }
 
@@ -271,12 +305,16 @@ impl Source for Visits {
         poller.visits.set(poller.visits.get() + 1);
         let again = mem::take(&mut *poller.again.borrow_mut());
         again.into_iter().for_each(Waker::wake);
-        if poller.sockets.borrow().is_empty() { 0 } else { poller.look(budget) }
+        if poller.is_due() { poller.look(budget) } else { 0 }
     }
 
     /// Events that the last look left, or that came after it, end the park, even if
     /// [`Events::look`] has heard of them meanwhile.
     fn arm(&mut self) -> Armed {
-        if self.0.again.borrow().is_empty() { Armed::Waits } else { Armed::Busy }
+        let poller = &self.0;
+        // What visits have not looked for ends no further park.
+        let has_missed =
+            !poller.has_streams() && poller.has_listener() && poller.look(LOOK_LEN) > 0;
+        if has_missed || !poller.again.borrow().is_empty() { Armed::Busy } else { Armed::Waits }
     }
 }

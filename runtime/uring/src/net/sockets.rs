@@ -174,7 +174,7 @@ impl Sockets {
 
     fn listener(&self, fd: OwnedFd, address: Address) -> io::Result<Listener> {
         listen(&fd, BACKLOG)?;
-        let socket = self.poller.add(fd)?;
+        let socket = self.poller.add_listener(fd)?;
         Ok(Listener { socket, address })
     }
 }
