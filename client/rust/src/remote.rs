@@ -16,7 +16,6 @@ use wire::{Counter, Request};
 use crate::{
     ask::status_in,
     client::Client,
-    config::PATH_MAX,
     file::{self, Descriptor, FileEntry, Link},
     locked::Locked,
     names::{Ending, kind},
@@ -118,17 +117,14 @@ impl Client {
         Ok(fd)
     }
 
-    /// Opens what the program's number refers to, the lowest that is free: the job's socket, by
-    /// which nothing can be read, written, or entered.
+    /// What the program's number refers to, the lowest that is free: the job's socket, by which
+    /// nothing can be read, written, or entered.
     pub(crate) fn placeholder(&'static self, flags: OFlags) -> io::Result<OwnedFd> {
-        let config = self.active().ok_or(Errno::IO)?;
-        let mut space = [0; PATH_MAX];
-        let socket = config.path_of(b"socket", &mut space).ok_or(Errno::NAMETOOLONG)?;
-        let kept = flags.intersection(OFlags::CLOEXEC);
-        match fs::openat(CWD, socket, OFlags::PATH | kept, Mode::empty()) {
+        let connection = self.connection().ok_or(Errno::IO)?;
+        match connection.placeholder(self, flags) {
             Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(errno),
             Err(_) => placeholder_in_memory(flags),
-            opened => opened,
+            made => made,
         }
     }
 

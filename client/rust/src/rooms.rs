@@ -53,13 +53,13 @@ impl Room {
     #[must_use]
     pub fn take() -> Option<Self> {
         let me = thread();
-        let mine = (0..BLOCKS).filter(|index| owner_is(*index, me));
-        for index in mine {
+        let mut has_one = false;
+        for index in (0..BLOCKS).filter(|index| owner_is(*index, me)) {
             if let Some(room) = Self::of(index) {
                 return Some(room);
             }
+            has_one = true;
         }
-        let has_one = (0..BLOCKS).any(|index| owner_is(index, me));
         loop {
             let free = (0..BLOCKS).find(|index| take_block(*index, me));
             if let Some(index) = free {

@@ -1,5 +1,6 @@
-//! Descriptors that the daemon sends over the control socket: real ones for placeholders, the table
-//! of places, and the physical files that it leads to.
+//! Descriptors that a connection keeps. The daemon sends them over the control socket: real ones
+//! for placeholders, the table of places, and the physical files that it leads to. Placeholders are
+//! duplicates of one that is opened here.
 
 use core::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -8,7 +9,7 @@ use core::{
 
 use rustix::{
     fd::OwnedFd,
-    fs::{FileType, fstat},
+    fs::{self, CWD, FileType, Mode, OFlags, fstat},
     io::{self, Errno},
     net::RecvFlags,
 };
@@ -18,6 +19,7 @@ use wire::{MESSAGE_LEN, Request, SOURCES_MAX};
 use crate::{
     client::Client,
     clock::coarse_now,
+    config::PATH_MAX,
     connection::{Connection, Lost},
     passing::receive_with,
     socket::OwnNumber,
@@ -29,11 +31,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Descriptors that a connection has got.
 pub(crate) struct Shares {
-    /// To read the socket.
+    /// To read the socket, and to keep another descriptor.
     turn: Lock<()>,
     places: Once<PlacesView>,
     has_no_places: AtomicBool,
     sources: [Once<OwnNumber>; SOURCES_MAX],
+    /// The job's socket, opened only to be named: what placeholders are duplicates of.
+    placeholder: Once<OwnNumber>,
     /// When the daemon was last looked at, by the coarse clock, ns.
     looked_at: AtomicU64,
 }
@@ -46,6 +50,7 @@ impl Shares {
             places: Once::new(),
             has_no_places: AtomicBool::new(false),
             sources: [const { Once::new() }; SOURCES_MAX],
+            placeholder: Once::new(),
             looked_at: AtomicU64::new(0),
         }
     }
@@ -120,10 +125,50 @@ impl Connection {
         self.shares.sources.get(usize::from(number))?.get()
     }
 
+    /// A number of the program's that cannot be read, written, or entered, the lowest that is free.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`, `ENFILE`: there is none. Any other: the job's socket cannot be reached.
+    pub(crate) fn placeholder(
+        &self,
+        client: &'static Client,
+        flags: OFlags,
+    ) -> io::Result<OwnedFd> {
+        let first = self.first_placeholder(client)?;
+        let is_kept = !flags.contains(OFlags::CLOEXEC);
+        first.with(|first| if is_kept { io::dup(first) } else { io::fcntl_dupfd_cloexec(first, 0) })
+    }
+
+    fn first_placeholder(&self, client: &'static Client) -> io::Result<&OwnNumber> {
+        match self.shares.placeholder.get() {
+            Some(first) => Ok(first),
+            None => self.open_placeholder(client),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_placeholder(&self, client: &'static Client) -> io::Result<&OwnNumber> {
+        let place = &self.shares.placeholder;
+        let _turn = self.shares.turn.lock().map_err(|_| Errno::DEADLK)?;
+        if let Some(first) = place.get() {
+            return Ok(first); // Another thread has opened it.
+        }
+        let config = client.active().ok_or(Errno::IO)?;
+        let mut space = [0; PATH_MAX];
+        let socket = config.path_of(b"socket", &mut space).ok_or(Errno::NAMETOOLONG)?;
+        let opened = fs::openat(CWD, socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let first = place.set(OwnNumber::new(opened, self.host)).map_err(|_| Errno::IO)?;
+        client.table.set(first.number(), Entry::Own);
+        Ok(first)
+    }
+
     /// Numbers of this process that are not the program's.
     pub(crate) fn own_numbers(&self) -> impl Iterator<Item = &OwnNumber> {
-        let sources = self.shares.sources.iter().filter_map(Once::get);
-        core::iter::once(&self.socket).chain(sources)
+        let shares = &self.shares;
+        let others = shares.sources.iter().chain([&shares.placeholder]).filter_map(Once::get);
+        core::iter::once(&self.socket).chain(others)
     }
 
     /// In the child of a fork: what there was to do is the parent's.

@@ -25,9 +25,11 @@ use shm::Lock;
 
 use crate::{client::Host, clock::now};
 
-/// The socket gets the first number that the program cannot have, if the limit is no higher: the
+/// Descriptors get the first numbers that the program cannot have, if the limit is no higher: the
 /// kernel's table has to reach as far.
 const BEYOND_MAX: u64 = 4096;
+/// How many numbers beyond the limit these are.
+const BEYOND_COUNT: u64 = 64;
 /// Held while the limit is raised.
 static RAISING: Lock<()> = Lock::new(());
 /// Numbers below the first of these are the program's: some close them all, some count on getting
@@ -108,18 +110,19 @@ fn higher(socket: impl AsFd) -> Option<OwnedFd> {
     beyond_limit(BEYOND_MAX, number).or_else(|| NUMBER_MIN.into_iter().find_map(number))
 }
 
-/// Makes a descriptor while the process may have one more than its limit says, from whose number
-/// on it is. It stays open when the limit is back: the program misses none of its numbers, and
+/// Makes a descriptor while the process may have more than its limit says, from whose number on it
+/// is. It stays open when the limit is back: the program misses none of its numbers, and
 /// finds none taken.
 fn beyond_limit(limit_max: u64, make: impl FnOnce(RawFd) -> Option<OwnedFd>) -> Option<OwnedFd> {
     // Two at a time would each take the other's limit for the program's.
     let _turn = RAISING.try_lock()?;
     let limit = getrlimit(Resource::Nofile);
     let count = limit.current.filter(|count| *count <= limit_max)?;
-    if limit.maximum.is_some_and(|maximum| maximum <= count) {
+    let most = count.saturating_add(BEYOND_COUNT).min(limit.maximum.unwrap_or(u64::MAX));
+    if most <= count {
         return None;
     }
-    let raised = Rlimit { current: Some(count + 1), ..limit };
+    let raised = Rlimit { current: Some(most), ..limit };
     setrlimit(Resource::Nofile, raised).ok()?;
     let made = make(RawFd::try_from(count).ok()?);
     // A limit that may be raised may be lowered.
