@@ -12,7 +12,10 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
+    mem,
+};
 
 pub use self::record::encode;
 use self::record::record;
@@ -84,13 +87,25 @@ pub enum Change {
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     number: u64,
-    nodes: BTreeMap<u64, Node>,
+    nodes: BTreeMap<u64, Named>,
     folders: BTreeMap<u64, BTreeMap<Vec<u8>, u64>>,
-    /// Names of each node that has any.
-    links: HashMap<u64, u64>,
     /// Folders in each folder that has any.
     inner: HashMap<u64, u64>,
     next: u64,
+}
+
+/// A node, and how many names it has.
+#[derive(Clone, Debug, Default)]
+struct Named {
+    node: Node,
+    count: u64,
+}
+
+/// State of what a change replaces.
+enum Was {
+    Node(u64, Option<Node>),
+    Name(Option<u64>),
+    NoName(u64, Vec<u8>, u64),
 }
 
 /// The stream holds no names, or names that make no sense.
@@ -129,9 +144,8 @@ impl Catalogue {
     #[must_use]
     pub fn new(number: u64, root: Node) -> Self {
         let folders = BTreeMap::from([(ROOT, BTreeMap::new())]);
-        let (nodes, links, inner) =
-            (BTreeMap::from([(ROOT, root)]), HashMap::new(), HashMap::new());
-        Self { number, nodes, folders, links, inner, next: ROOT + 1 }
+        let nodes = BTreeMap::from([(ROOT, Named { node: root, count: 0 })]);
+        Self { number, nodes, folders, inner: HashMap::new(), next: ROOT + 1 }
     }
 
     /// The names in a stream, and how many of its bytes count: a record at the end that is not
@@ -166,8 +180,8 @@ impl Catalogue {
     #[must_use]
     pub fn records(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for (inode, node) in &self.nodes {
-            bytes.extend(encode(&[Change::Node(*inode, node.clone())]));
+        for (inode, node) in self.nodes() {
+            bytes.extend(encode(&[Change::Node(inode, node.clone())]));
         }
         for (folder, names) in &self.folders {
             for (name, inode) in names {
@@ -206,57 +220,92 @@ impl Catalogue {
 
     /// Makes a change; `None`, and nothing, if it makes no sense.
     pub fn apply(&mut self, change: Change) -> Option<()> {
+        self.make(change).map(drop)
+    }
+
+    /// Makes a change, and returns the one that undoes it; `None`, and nothing, if it makes no
+    /// sense.
+    pub fn replace(&mut self, change: Change) -> Option<Change> {
+        let named = match &change {
+            Change::Name(folder, name, _) => Some((*folder, name.clone())),
+            _ => None,
+        };
+        Some(match (self.make(change)?, named) {
+            (Was::Node(inode, Some(node)), _) => Change::Node(inode, node),
+            (Was::Node(inode, None), _) => Change::Gone(inode),
+            (Was::Name(Some(inode)), Some((folder, name))) => Change::Name(folder, name, inode),
+            (Was::Name(_), named) => named.map(|(folder, name)| Change::NoName(folder, name))?,
+            (Was::NoName(folder, name, inode), _) => Change::Name(folder, name, inode),
+        })
+    }
+
+    fn make(&mut self, change: Change) -> Option<Was> {
         match change {
-            Change::Node(inode, node) => {
-                let was = self.nodes.get(&inode);
-                if was.is_some_and(|was| was.is_folder() != node.is_folder() && inode != ROOT) {
-                    return None;
-                }
-                if inode == ROOT && !node.is_folder() {
-                    return None;
-                }
-                if node.is_folder() {
-                    self.folders.entry(inode).or_default();
-                }
-                self.next = self.next.max(inode.checked_add(1)?);
-                self.nodes.insert(inode, node);
-            }
+            Change::Node(inode, node) => self.set_node(inode, node),
             Change::Name(folder, name, inode) => {
-                if !is_name(&name) || !self.nodes.contains_key(&inode) || inode == ROOT {
-                    return None;
-                }
-                let was = self.folders.get_mut(&folder)?.insert(name, inode);
+                let is_possible = is_name(&name) && inode != ROOT;
+                let names = self.folders.get_mut(&folder).filter(|_| is_possible)?;
+                self.nodes.get_mut(&inode)?.count += 1;
+                let was = names.insert(name, inode);
                 was.into_iter().for_each(|was| self.unlink(folder, was));
-                *self.links.entry(inode).or_default() += 1;
                 if self.folders.contains_key(&inode) {
                     *self.inner.entry(folder).or_default() += 1;
                 }
+                Some(Was::Name(was))
             }
             Change::NoName(folder, name) => {
-                let was = self.folders.get_mut(&folder)?.remove(&name)?;
+                let (name, was) = self.folders.get_mut(&folder)?.remove_entry(&name)?;
                 self.unlink(folder, was);
+                Some(Was::NoName(folder, name, was))
             }
             Change::Gone(inode) => {
                 let has_names = self.folders.get(&inode).is_some_and(|names| !names.is_empty());
                 if inode == ROOT || has_names || self.link_count(inode) > 0 {
                     return None;
                 }
-                self.nodes.remove(&inode)?;
+                let Named { node, .. } = self.nodes.remove(&inode)?;
                 self.folders.remove(&inode);
+                Some(Was::Node(inode, Some(node)))
             }
         }
-        Some(())
+    }
+
+    fn set_node(&mut self, inode: u64, node: Node) -> Option<Was> {
+        let (is_folder, next) = (node.is_folder(), inode.checked_add(1)?);
+        if inode == ROOT && !is_folder {
+            return None;
+        }
+        let was = match self.nodes.entry(inode) {
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                if known.node.is_folder() != is_folder && inode != ROOT {
+                    return None;
+                }
+                Some(mem::replace(&mut known.node, node))
+            }
+            Entry::Vacant(place) => {
+                place.insert(Named { node, count: 0 });
+                None
+            }
+        };
+        if is_folder {
+            self.folders.entry(inode).or_default();
+        }
+        self.next = self.next.max(next);
+        Some(Was::Node(inode, was))
     }
 
     /// A name in a folder is not this node's any more.
     fn unlink(&mut self, folder: u64, inode: u64) {
-        let take = |counts: &mut HashMap<u64, u64>, of: u64| match counts.get_mut(&of) {
-            Some(count @ 2..) => *count -= 1,
-            _ => drop(counts.remove(&of)),
-        };
-        take(&mut self.links, inode);
+        if let Some(known) = self.nodes.get_mut(&inode) {
+            debug_assert!(known.count > 0, "a name is counted once");
+            known.count = known.count.saturating_sub(1);
+        }
         if self.folders.contains_key(&inode) {
-            take(&mut self.inner, folder);
+            match self.inner.get_mut(&folder) {
+                Some(count @ 2..) => *count -= 1,
+                _ => drop(self.inner.remove(&folder)),
+            }
         }
     }
 
@@ -269,7 +318,7 @@ impl Catalogue {
     /// How many names a node has.
     #[must_use]
     pub fn link_count(&self, inode: u64) -> u64 {
-        self.links.get(&inode).copied().unwrap_or(0)
+        self.nodes.get(&inode).map_or(0, |known| known.count)
     }
 
     /// A number that no node has had.
@@ -289,12 +338,12 @@ impl Catalogue {
     /// A node.
     #[must_use]
     pub fn node(&self, inode: u64) -> Option<&Node> {
-        self.nodes.get(&inode)
+        self.nodes.get(&inode).map(|known| &known.node)
     }
 
     /// All nodes by number.
     pub fn nodes(&self) -> impl Iterator<Item = (u64, &Node)> {
-        self.nodes.iter().map(|(inode, node)| (*inode, node))
+        self.nodes.iter().map(|(inode, known)| (*inode, &known.node))
     }
 
     /// The names in a folder, in the order of their bytes; `None` if it is none.

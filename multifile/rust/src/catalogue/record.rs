@@ -5,11 +5,17 @@ use crate::codec::{Fields, narrow, put_u32, put_u64, signed, unsigned, wide};
 
 /// Stands for no task.
 const NO_TASK: u64 = u64::MAX;
+/// Length and checksum in front of a record.
+const HEAD_LEN: usize = 8;
+/// Bytes that most changes take.
+const CHANGE_LEN: usize = 80;
 
 /// One record of changes that happen together.
 #[must_use]
 pub fn encode(changes: &[Change]) -> Vec<u8> {
-    let mut body = Vec::new();
+    // Length and checksum come last.
+    let mut body = Vec::with_capacity(HEAD_LEN + changes.len() * CHANGE_LEN);
+    body.resize(HEAD_LEN, 0);
     for change in changes {
         match change {
             Change::Node(inode, node) => {
@@ -42,11 +48,12 @@ pub fn encode(changes: &[Change]) -> Vec<u8> {
             }
         }
     }
-    let mut record = Vec::with_capacity(8 + body.len());
-    put_u32(&mut record, u32::try_from(body.len()).unwrap_or(u32::MAX));
-    put_u32(&mut record, crc32c::crc32c(&body));
-    record.extend(body);
-    record
+    let rest = body.get(HEAD_LEN..).unwrap_or_default();
+    let (len, sum) = (u32::try_from(rest.len()).unwrap_or(u32::MAX), crc32c::crc32c(rest));
+    for (to, byte) in body.iter_mut().zip(len.to_le_bytes().into_iter().chain(sum.to_le_bytes())) {
+        *to = byte;
+    }
+    body
 }
 
 fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
@@ -63,7 +70,7 @@ pub(super) fn record(stream: &[u8]) -> Option<(Option<Vec<Change>>, usize)> {
     if body.is_empty() || crc32c::crc32c(body) != sum {
         return None;
     }
-    Some((changes(body), 8 + body.len()))
+    Some((changes(body), HEAD_LEN + body.len()))
 }
 
 fn changes(body: &[u8]) -> Option<Vec<Change>> {
