@@ -108,11 +108,11 @@ impl Effort {
     }
 
     /// Measures both sides in turn, in one round at least; `round` is given its number.
-    fn alternate(
+    fn alternate<T>(
         &self,
         rounds: usize,
-        mut round: impl FnMut(usize) -> anyhow::Result<(Duration, Duration)>,
-    ) -> Result<Vec<(Duration, Duration)>, String> {
+        mut round: impl FnMut(usize) -> anyhow::Result<T>,
+    ) -> Result<Vec<T>, String> {
         let start = Instant::now();
         if self.end.is_some_and(|end| start >= end) {
             return Err("the time was used up".to_owned());

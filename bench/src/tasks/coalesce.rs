@@ -2,7 +2,8 @@
 //! by `kakehi run`.
 //!
 //! The whole command is timed, with the start of the daemon, and with its end, when the multifile
-//! is closed; and the program alone, which says how long its ranks took.
+//! is closed; and the program alone, which says how long its ranks took. One process alone says how
+//! long it took to make a file.
 
 use std::{
     env,
@@ -16,7 +17,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use fastrand::Rng;
 
-use super::{Effort, Place, Places, compare};
+use super::{Effort, Place, Places, spreads};
 use crate::report::Report;
 
 /// Numbers of files; beyond the second only what [`Effort`] allows.
@@ -39,9 +40,16 @@ pub(crate) struct Args {
     /// Bytes of each.
     #[arg(long, default_value_t = LEN)]
     len: usize,
-    /// Reads the files that are there, in random order, and then asks how long each is.
+    /// Reads the files that are there, in random order.
     #[arg(long)]
     read: bool,
+    /// Asks how long each file is.
+    #[arg(long, conflicts_with = "read")]
+    stat: bool,
+    /// Makes the files by one process, and says how long one took: in the middle, and of a hundred
+    /// all but one.
+    #[arg(long)]
+    alone: bool,
     /// Which of the processes this is; without it the one that starts them.
     #[arg(long)]
     rank: Option<u32>,
@@ -49,15 +57,23 @@ pub(crate) struct Args {
 
 /// Makes the files, or reads them, by several processes; says how many nanoseconds these took.
 pub(crate) fn make(args: &Args) -> anyhow::Result<()> {
+    if args.alone {
+        return make_alone(args);
+    }
     if let Some(rank) = args.rank {
         let numbers = (rank..args.count).step_by(RANKS as usize);
-        return if args.read { read_all(args, numbers.collect()) } else { make_all(args, numbers) };
+        return match args {
+            Args { read: true, .. } => read_all(args, numbers.collect()),
+            Args { stat: true, .. } => stat_all(args, numbers),
+            _ => make_all(args, numbers),
+        };
     }
     let begin = Instant::now();
     let start = |rank: u32| {
         let mut command = Command::new(env::current_exe()?);
         command.arg("make-files").arg(args.count.to_string()).arg(&args.folder);
-        command.args(["--len", &args.len.to_string()]).args(args.read.then_some("--read"));
+        command.args(["--len", &args.len.to_string()]);
+        command.args(args.read.then_some("--read")).args(args.stat.then_some("--stat"));
         command.arg("--rank").arg(rank.to_string()).spawn()
     };
     let ranks = (0..RANKS).map(start).collect::<Result<Vec<_>, _>>()?;
@@ -80,6 +96,27 @@ fn make_all(args: &Args, numbers: impl Iterator<Item = u32>) -> anyhow::Result<(
     Ok(())
 }
 
+fn make_alone(args: &Args) -> anyhow::Result<()> {
+    let bytes = vec![7; args.len];
+    let make = |number: u32| {
+        let name = name(args, number);
+        let begin = Instant::now();
+        File::create_new(name)?.write_all(&bytes)?;
+        Ok(begin.elapsed().as_nanos())
+    };
+    let mut times = (0..args.count).map(make).collect::<io::Result<Vec<_>>>()?;
+    times.sort_unstable();
+    let of = |part: usize| times.get(times.len() * part / 100).context("no file");
+    Ok(writeln!(io::stdout(), "{} {}", of(50)?, of(99)?)?)
+}
+
+fn stat_all(args: &Args, mut numbers: impl Iterator<Item = u32>) -> anyhow::Result<()> {
+    numbers.try_for_each(|number| {
+        ensure!(fs::metadata(name(args, number))?.len() == args.len as u64, "another length");
+        Ok(())
+    })
+}
+
 fn read_all(args: &Args, mut numbers: Vec<u32>) -> anyhow::Result<()> {
     let mut bytes = vec![0; args.len];
     Rng::with_seed(7).shuffle(&mut numbers);
@@ -87,22 +124,14 @@ fn read_all(args: &Args, mut numbers: Vec<u32>) -> anyhow::Result<()> {
         File::open(name(args, *number))?.read_exact(&mut bytes)?;
         ensure!(bytes.iter().all(|byte| *byte == 7), "file {number} has other bytes");
     }
-    for number in &numbers {
-        ensure!(fs::metadata(name(args, *number))?.len() == args.len as u64, "another length");
-    }
     Ok(())
 }
 
-/// Timed operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// Making the files: the whole command.
-    Command,
-    /// The same by the program's own time.
-    Program,
-    /// Reading them back, by the program's own time.
-    Reading,
-}
+/// Cases of a round: making the files by the whole command, and by the program's own time; reading
+/// them back, and asking for the status of each, by the program's own time.
+const ROUND: [&str; 4] = ["", "/program", "/read", "/stat"];
+/// The same where one process makes files: the time of one in the middle, and of the slow ones.
+const ALONE: [&str; 2] = ["/median", "/p99"];
 
 /// Files that are made.
 #[derive(Clone, Copy, Debug)]
@@ -119,26 +148,77 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         .map(|(size, len, count)| (format!("{count}x{size}"), Files { count, len }));
     for (case, files) in of_counts.chain(others) {
         for (name, place) in places.all() {
-            for (suffix, what) in
-                [("", What::Command), ("/program", What::Program), ("/read", What::Reading)]
-            {
-                let case = (format!("coalesce/{case}/{name}{suffix}"), place.clone());
-                let rounds = effort.rounds_or(ROUNDS.min(effort.rounds));
-                compare(report, effort, case, rounds, |place| round(place, files, what));
-            }
+            let case = format!("coalesce/{case}/{name}");
+            let round = |place: &Place| {
+                let both = both(place, |folder, command| {
+                    let make = |more: &[&str]| timed(maker(command()?, files, folder).args(more));
+                    let (whole, made) = make(&[])?;
+                    let program = |more| Ok::<_, anyhow::Error>(first(&make(more)?.1));
+                    Ok([whole, first(&made), program(&["--read"])?, program(&["--stat"])?])
+                })?;
+                Ok(both)
+            };
+            compare(report, effort, (&case, &ROUND), place, round);
         }
+    }
+    for (name, place) in places.all() {
+        let case = format!("coalesce/alone/{name}");
+        let files = Files { count: COUNTS[1], len: LEN };
+        let round = |place: &Place| {
+            both(place, |folder, command| {
+                let (_, said) = timed(maker(command()?, files, folder).arg("--alone"))?;
+                <[Duration; 2]>::try_from(said).ok().context("it said no two times")
+            })
+        };
+        compare(report, effort, (&case, &ALONE), place, round);
     }
 }
 
-fn round(place: &Place, files: Files, what: What) -> anyhow::Result<(Duration, Duration)> {
+/// Measures cases that come from the same rounds, each with both sides, unless none is wanted.
+fn compare<const N: usize>(
+    report: &mut Report,
+    effort: &Effort,
+    (case, suffixes): (&str, &[&str; N]),
+    place: Result<&Place, String>,
+    round: impl Fn(&Place) -> anyhow::Result<[[Duration; N]; 2]>,
+) {
+    let name = |suffix: &str| format!("{case}{suffix}");
+    let is_wanted = |suffix: &&&str| {
+        let sides = ["", "/files", "/multifile"].map(|side| format!("{}{side}", name(suffix)));
+        effort.wants(sides)
+    };
+    if !suffixes.iter().any(|suffix| is_wanted(&suffix)) {
+        return;
+    }
+    let rounds = effort.rounds_or(ROUNDS.min(effort.rounds));
+    let times = place.and_then(|place| effort.alternate(rounds, |_| round(place)));
+    for (index, suffix) in suffixes.iter().enumerate().filter(|(_, suffix)| is_wanted(suffix)) {
+        let case = name(suffix);
+        let times = times.as_ref().map_err(String::clone).map(|times| {
+            let of =
+                |[plain, ours]: &[[Duration; N]; 2]| Some((*plain.get(index)?, *ours.get(index)?));
+            times.iter().filter_map(of).collect::<Vec<_>>()
+        });
+        let [files, multifile, ratio] = spreads(&times);
+        report.row(format!("{case}/files"), "ms", files);
+        report.row(format!("{case}/multifile"), "ms", multifile);
+        report.ratio(case, ratio);
+    }
+}
+
+/// What `side` measures of plain files, and of coalesced ones, by commands that it is given.
+fn both<T>(
+    place: &Place,
+    side: impl Fn(&Path, &dyn Fn() -> anyhow::Result<Command>) -> anyhow::Result<T>,
+) -> anyhow::Result<[T; 2]> {
     let (folder, kept) = (place.path("files"), place.path("kept.sion"));
     fs::create_dir(&folder)?;
     let own = env::current_exe()?.canonicalize()?;
-    let plain = side(files, what, &folder, || Ok(Command::new(&own)))?;
+    let plain = side(&folder, &|| Ok(Command::new(&own)))?;
     place.clear()?;
     // Or the multifile would wait for the journal of thousands of files.
     place.settle()?;
-    let coalesced = side(files, what, &folder, || {
+    let coalesced = side(&folder, &|| {
         let mut command = Command::new(own.with_file_name("kakehi"));
         let map = format!("{}={}", folder.display(), kept.display());
         command.args(["run", "--socket"]).arg(place.path("job"));
@@ -147,22 +227,11 @@ fn round(place: &Place, files: Files, what: What) -> anyhow::Result<(Duration, D
     })?;
     place.clear()?;
     place.settle()?;
-    Ok((plain, coalesced))
+    Ok([plain, coalesced])
 }
 
-/// Makes files by `command`, and has the time of that, or of reading them.
-fn side(
-    files: Files,
-    what: What,
-    folder: &Path,
-    command: impl Fn() -> anyhow::Result<Command>,
-) -> anyhow::Result<Duration> {
-    let (whole, program) = timed(&mut maker(command()?, files, folder))?;
-    Ok(match what {
-        What::Command => whole,
-        What::Program => program,
-        What::Reading => timed(maker(command()?, files, folder).arg("--read"))?.1,
-    })
+fn first(times: &[Duration]) -> Duration {
+    times.first().copied().unwrap_or_default()
 }
 
 fn maker(mut command: Command, files: Files, folder: &Path) -> Command {
@@ -171,13 +240,14 @@ fn maker(mut command: Command, files: Files, folder: &Path) -> Command {
     command
 }
 
-/// How long a command took, and the program in it.
-fn timed(command: &mut Command) -> anyhow::Result<(Duration, Duration)> {
+/// How long a command took, and the times that the program in it said.
+fn timed(command: &mut Command) -> anyhow::Result<(Duration, Vec<Duration>)> {
     let start = Instant::now();
     let output = command.stdin(Stdio::null()).output().context("kakehi: run 'make build'")?;
     let whole = start.elapsed();
     let why = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}", why.trim());
     let said = String::from_utf8(output.stdout)?;
-    Ok((whole, Duration::from_nanos(said.trim().parse()?)))
+    let times = said.split_whitespace().map(|time| Ok(Duration::from_nanos(time.parse()?)));
+    Ok((whole, times.collect::<anyhow::Result<Vec<_>>>()?))
 }
