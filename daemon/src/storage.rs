@@ -157,6 +157,16 @@ impl Machine {
         &self.place
     }
 
+    /// Writes what many files share: see [`Engines::write_whole`].
+    pub(crate) async fn write_whole(
+        &self,
+        file: &uring::File,
+        at: u64,
+        from: Buffers,
+    ) -> io::Result<usize> {
+        self.engines.write_whole(file, at, from).await
+    }
+
     /// Takes care of descriptors that somebody else has opened.
     pub(crate) fn all_foreign(&self, fds: Vec<OwnedFd>) -> Vec<Foreign> {
         fds.into_iter().map(|fd| Foreign::new(&self.engines, fd)).collect()

@@ -369,7 +369,8 @@ impl Volume {
         if times.is_empty() {
             return Ok(());
         }
-        self.tree.borrow_mut().apply(&times);
-        self.append(Record::of(catalogue::encode(&times))).await
+        let record = Record::of(catalogue::encode(&times));
+        self.tree.borrow_mut().apply(times);
+        self.append(record).await
     }
 }

@@ -15,7 +15,7 @@ mod source;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeSet, HashMap},
+    collections::{HashMap, HashSet},
     io,
     rc::Rc,
     sync::Arc,
@@ -25,21 +25,26 @@ use std::{
 use executor::{Class, Handle, first};
 use rustix::{fs::OFlags, io::Errno};
 use shm::{NAME_SLOTS, NameHash, Names};
-use uring::Buffers;
+use uring::{Buffer, Buffers};
 use wire::CreateFlags;
 
 use self::source::{Making, Source, State};
 use super::{dense::Small, file::Packed, places::Places, stream::Turn, volume::Volume};
 use crate::{node::Node, statistics::Totals, verdict::errno};
 
-/// Time between two looks at what is published, as for staged bytes.
-const TICK: Duration = Duration::from_millis(2);
+/// Time between two looks at what is published: what is found at one is in the multifile by the
+/// next, and no byte is to be older than 10 ms. Fewer looks take in more by as many calls.
+const TICK: Duration = Duration::from_millis(4);
 /// Looks in vain after which clients have to announce what they publish.
-const QUIET_TICKS: u32 = 5;
-/// Age from which a file that is still open is made: no byte is to be older than 10 ms.
-const OLD: Duration = Duration::from_millis(6);
+const QUIET_TICKS: u32 = 3;
+/// Age from which a file that is still open is made: it was found by the last look.
+const OLD: Duration = Duration::from_millis(3);
 /// So is one if so much of the data log waits for it: one of so many parts.
 const FULL: u64 = 2;
+/// Slots that the set of names begins with, and by what it grows: a small one stays in the caches of
+/// all, and each page of it is brought to each client by a fault.
+const FIRST_SLOTS: usize = if cfg!(test) { 64 } else { 1 << 16 };
+const GROWTH: usize = 4;
 /// Inode numbers that a client is granted at a time.
 const NUMBERS: u64 = 1 << 20;
 
@@ -57,7 +62,9 @@ pub(crate) struct Intake {
     making: RefCell<HashMap<NameHash, usize>>,
     /// Folders all of whose names are in the set.
     listed: RefCell<HashMap<(u64, u64), Rc<Volume>>>,
-    slots: usize,
+    /// Slots of the set of names, and the most that it may have.
+    slots: Cell<usize>,
+    slots_max: usize,
 }
 
 impl Intake {
@@ -67,7 +74,8 @@ impl Intake {
     }
 
     /// The same with room for so many names.
-    pub(super) fn knowing(node: &Arc<Node>, handle: &Handle, slots: usize) -> Rc<Self> {
+    pub(super) fn knowing(node: &Arc<Node>, handle: &Handle, slots_max: usize) -> Rc<Self> {
+        let slots = FIRST_SLOTS.min(slots_max);
         node.shared().names.offer(slots);
         Rc::new(Self {
             node: Arc::clone(node),
@@ -78,7 +86,8 @@ impl Intake {
             turn: Turn::default(),
             making: RefCell::default(),
             listed: RefCell::default(),
-            slots,
+            slots: Cell::new(slots),
+            slots_max,
         })
     }
 
@@ -205,17 +214,19 @@ impl Intake {
             }
         }
         for (volume, batch) in volumes.into_iter().filter(|(_, batch)| !batch.files.is_empty()) {
+            let Batch { files, data, places, .. } = batch;
             let taken = async {
                 let changing = volume.begin().await?;
-                volume.take_files(&changing, &batch.files).await
+                volume.take_files(&changing, files, &data).await
             };
+            let taken = Box::pin(taken).await;
+            volume.show_calm();
             // Else they are made one by one, and each that cannot be is told of.
-            if let Err(why) = Box::pin(taken).await {
-                tracing::debug!("{} files are not taken in together: {why}", batch.files.len());
+            if let Err(why) = taken {
+                tracing::debug!("{} files are not taken in together: {why}", places.len());
                 continue;
             }
-            volume.show_calm();
-            for (index, inode) in batch.places {
+            for (index, inode) in places {
                 let source = sources.get(index).map(|source| source.borrow_mut());
                 drop(source.and_then(|mut source| source.files.remove(&inode)));
             }
@@ -394,7 +405,9 @@ impl Intake {
 #[derive(Default)]
 struct Batch {
     files: Vec<Small>,
-    names: BTreeSet<(u64, Vec<u8>)>,
+    /// Bytes of all of them.
+    data: Vec<Buffer>,
+    names: HashSet<NameHash>,
     places: Vec<(usize, u64)>,
 }
 
@@ -406,14 +419,21 @@ impl Batch {
         (index, source): (usize, &Source),
         (inode, file): (u64, &Making),
     ) {
-        let found = volume.tree.borrow().find_in(file.folder, &file.name);
-        let found = found.ok().filter(|found| found.inode.is_none());
-        let Some((found, data)) = found.zip(source.buffers(&file.pieces)) else { return };
-        if self.names.insert((found.folder, found.name.clone())) {
-            let (mode, time) = (file.mode, file.time);
-            self.files.push(Small { inode, found, mode, time, data });
-            self.places.push((index, inode));
+        let tree = volume.tree.borrow();
+        let found = tree.find_in(file.folder, &file.name);
+        let Some(found) = found.ok().filter(|found| found.inode.is_none()) else { return };
+        // One whose name only hashes as another's is made by itself.
+        if !self.names.insert(tree.hash(&found)) {
+            return;
         }
+        let (mode, time, start) = (file.mode, file.time, self.data.len());
+        if source.add_buffers(&file.pieces, &mut self.data).is_none() {
+            self.data.truncate(start);
+            return;
+        }
+        let data = start..self.data.len();
+        self.files.push(Small { inode, found, mode, time, data });
+        self.places.push((index, inode));
     }
 }
 
@@ -429,7 +449,7 @@ fn why_unread(why: &io::Error) {
 }
 
 /// Writes all of `data` at `at`.
-async fn write(file: &Packed, mut at: u64, data: Vec<uring::Buffer>) -> io::Result<()> {
+async fn write(file: &Packed, mut at: u64, data: Vec<Buffer>) -> io::Result<()> {
     for piece in data {
         let mut rest = Some(Buffers::from(piece));
         while let Some(buffers) = rest {

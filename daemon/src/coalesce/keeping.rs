@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap};
 
 use super::{member::Member, shape::DENSE_UNIT, stream::write_all, volume::Volume};
-use crate::storage::{Machine, Storage as _};
+use crate::storage::Machine;
 
 /// The most bytes that are written at a time.
 const PIECE_LEN: usize = 1 << 20;
@@ -144,7 +144,7 @@ impl Run {
         let mut rest = Buffers::new(std::mem::take(&mut self.buffers));
         let mut at = self.at;
         while let Some(bytes) = rest {
-            let len = machine.write(file, at, bytes.clone()).await?;
+            let len = machine.write_whole(file, at, bytes.clone()).await?;
             if len == 0 {
                 return Err(Errno::NOSPC.into());
             }

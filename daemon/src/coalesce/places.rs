@@ -68,16 +68,55 @@ pub(super) struct Resting {
     disturbed: RefCell<HashMap<u64, usize>>,
     /// Inodes that nobody disturbs any more, with a name if they have got one.
     calm: RefCell<Vec<(u64, Option<Name>)>>,
+    /// As long as there are some, nothing is shown.
+    pauses: Cell<usize>,
 }
 
 /// A folder, and a name in it.
-type Name = (u64, Vec<u8>);
+pub(super) type Name = (u64, Vec<u8>);
 
 /// Keeps an inode from being shown.
 pub(super) struct Disturbed {
     resting: Rc<Resting>,
     inode: u64,
     name: Option<Name>,
+}
+
+/// Keeps inodes from being shown: files are made that nobody knows of yet.
+pub(super) struct Paused<'a>(&'a Resting);
+
+impl Resting {
+    /// Shows nothing until the result is dropped.
+    pub(super) fn pause(&self) -> Paused<'_> {
+        self.pauses.set(self.pauses.get() + 1);
+        Paused(self)
+    }
+
+    /// Files to be shown once they are made.
+    pub(super) fn to_show<'a>(
+        &self,
+        files: impl Iterator<Item = (u64, &'a Found)>,
+    ) -> Vec<(u64, Option<Name>)> {
+        let folders = self.folders.borrow();
+        if folders.is_empty() {
+            return Vec::new();
+        }
+        let shown = files.filter(|(_, found)| folders.contains(&found.folder));
+        let named =
+            |(inode, found): (u64, &Found)| (inode, Some((found.folder, found.name.clone())));
+        shown.map(named).collect()
+    }
+
+    /// Those are made.
+    pub(super) fn are_calm(&self, files: Vec<(u64, Option<Name>)>) {
+        self.calm.borrow_mut().extend(files);
+    }
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.pauses.set(self.0.pauses.get() - 1);
+    }
 }
 
 impl Drop for Disturbed {
@@ -280,6 +319,9 @@ impl Volume {
         let Some(places) = self.resting.places.get() else { return };
         if !places.kept.borrow().is_empty() {
             places.let_go();
+        }
+        if self.resting.pauses.get() > 0 {
+            return; // Whoever pauses shows what there is after that.
         }
         for (inode, name) in self.resting.calm.take() {
             if !self.resting.disturbed.borrow().contains_key(&inode) {

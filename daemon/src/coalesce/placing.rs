@@ -110,12 +110,10 @@ impl Volume {
         debug_assert!(lens.len() as u64 <= member.unplaced.get(), "the member has these tasks");
         member.unplaced.set(member.unplaced.get().saturating_sub(lens.len() as u64));
         let first_task = member.first_task + u64::from(first);
+        let growing = lock(&self.growing);
+        let growing = growing.as_ref().ok_or(Errno::IO)?;
         for (local, task) in (first..).zip(first_task..).take(lens.len()) {
-            let place = {
-                let growing = lock(&self.growing);
-                growing.as_ref().ok_or(Errno::IO)?.place(member.number, local)?
-            };
-            self.stream(task)?.settle(place, soiled);
+            self.stream(task)?.settle(growing.place(member.number, local)?, soiled);
         }
         Ok(first_task)
     }

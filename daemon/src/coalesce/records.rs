@@ -96,10 +96,10 @@ impl Volume {
         if changes.is_empty() {
             return Ok(value);
         }
-        let applied = self.tree.borrow_mut().apply(&changes);
+        let record = Record::of(catalogue::encode(&changes));
+        let applied = self.tree.borrow_mut().apply(changes);
         let gone = applied.gone.into_iter();
         let gone = gone.map(|(inode, node)| self.users.is_gone(inode, node)).collect();
-        let record = Record::of(catalogue::encode(&changes));
         self.append(Record { undo: applied.undo, gone, ..record }).await?;
         Ok(value)
     }
@@ -204,7 +204,7 @@ impl Volume {
         let failed = records.queued.take();
         records.written_len.set(records.queued_len.get());
         for record in failed.into_iter().rev() {
-            self.tree.borrow_mut().apply(&record.undo);
+            self.tree.borrow_mut().apply(record.undo);
             record.gone.iter().for_each(|live| live.is_back());
             record.outcome.set(Some(Err(why)));
         }

@@ -120,6 +120,16 @@ mod tests {
     }
 
     #[test]
+    fn few_physical_files_hold_many_small_ones() {
+        let (mut physical, mut held) = (1, 0); // The first one has the names.
+        while held < 65_536 {
+            held += SHAPE.dense.of(physical - 1);
+            physical += 1;
+        }
+        assert!(physical <= 20, "{physical}");
+    }
+
+    #[test]
     fn tasks_have_room_for_some_blocks_where_no_file_may_be_long() {
         let long = Shape::within(None);
         assert_eq!(Shape { dense_len: long.dense_len, ..Shape::within(Some(1 << 44)) }, long);

@@ -374,7 +374,7 @@ fn make(tree: &mut Tree, path: &str) -> u64 {
     let kind = if path.ends_with('/') { FOLDER } else { REGULAR };
     let at = find(tree, path).expect("its folder is there");
     let (inode, changes) = tree.make(&at, ((kind, 0o755), None), (1, 0)).expect("free");
-    tree.apply(&changes);
+    tree.apply(changes);
     inode
 }
 
@@ -428,7 +428,7 @@ fn links_are_followed_inside_the_multifile_alone() {
         let at = find(&tree, name).expect("free");
         let text = CString::new(text).expect("no NUL");
         let changes = tree.symlink(&text, &at, (1, 0)).expect("made");
-        tree.apply(&changes);
+        tree.apply(changes);
     }
     let followed = |path: &str| tree.find(&CString::new(path).expect("no NUL"), true);
     assert_eq!(followed("/l/up").expect("there").inode, Some(file));
@@ -444,11 +444,11 @@ fn names_count_and_the_last_one_takes_the_inode() {
     let file = make(&mut tree, "/f");
     let (from, to) = (find(&tree, "/f").expect("there"), find(&tree, "/g").expect("free"));
     let changes = tree.link(&from, &to, (1, 0)).expect("linked");
-    tree.apply(&changes);
+    tree.apply(changes);
     assert_eq!(tree.link_count(file), 2);
     for (path, left) in [("/f", 0), ("/g", 1)] {
         let changes = tree.unlink_file(&find(&tree, path).expect("there"), (2, 0)).expect("there");
-        assert_eq!(tree.apply(&changes).gone.len(), left);
+        assert_eq!(tree.apply(changes).gone.len(), left);
     }
     assert_eq!(tree.node(file), None);
     assert_eq!(tree.link_count(ROOT), 2);

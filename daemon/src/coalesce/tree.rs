@@ -160,35 +160,22 @@ impl Tree {
     }
 
     /// Makes changes that [were made up](self) for this tree.
-    pub(super) fn apply(&mut self, changes: &[Change]) -> Applied {
-        let mut made = Applied::default();
+    pub(super) fn apply(&mut self, changes: Vec<Change>) -> Applied {
+        let mut made = Applied { gone: Vec::new(), undo: Vec::with_capacity(changes.len()) };
         for change in changes {
-            if let Change::Gone(inode) = change {
-                made.gone.extend(self.catalogue.node(*inode).map(|node| (*inode, node.clone())));
+            let gone = match change {
+                Change::Gone(inode) => Some(inode),
+                _ => None,
+            };
+            let undo = self.catalogue.replace(change);
+            debug_assert!(undo.is_some(), "a change was made up for this tree");
+            if let (Some(inode), Some(Change::Node(_, node))) = (gone, &undo) {
+                made.gone.push((inode, node.clone()));
             }
-            made.undo.extend(self.undo(change));
-            let applied = self.catalogue.apply(change.clone());
-            debug_assert!(applied.is_some(), "{change:?}");
+            made.undo.extend(undo);
         }
         made.undo.reverse();
         made
-    }
-
-    /// Returns the change that undoes one.
-    fn undo(&self, change: &Change) -> Option<Change> {
-        let node = |inode| self.catalogue.node(inode).map(|node| Change::Node(inode, node.clone()));
-        match change {
-            Change::Node(inode, _) => Some(node(*inode).unwrap_or(Change::Gone(*inode))),
-            Change::Gone(inode) => node(*inode),
-            Change::Name(folder, name, _) | Change::NoName(folder, name) => {
-                let was = self.catalogue.names(*folder).and_then(|names| names.get(name));
-                let name = name.clone();
-                Some(match was {
-                    Some(inode) => Change::Name(*folder, name, *inode),
-                    None => Change::NoName(*folder, name),
-                })
-            }
-        }
     }
 
     /// Checks the caller's permission on an inode.
@@ -281,9 +268,21 @@ impl Tree {
         &self,
         inode: u64,
         at: &Found,
-        ((kind, permissions), task): ((u32, u32), Option<u64>),
+        (mode, task): ((u32, u32), Option<u64>),
         now: Time,
     ) -> Result<Vec<Change>, Errno> {
+        let node = self.new_node(at, (mode, task), now)?;
+        let named = Change::Name(at.folder, at.name.clone(), inode);
+        Ok(vec![Change::Node(inode, node), named, self.touched(at.folder, now)?])
+    }
+
+    /// A node that gets a name which is free. Its folder is [touched](Self::touched_node) by that.
+    pub(super) fn new_node(
+        &self,
+        at: &Found,
+        ((kind, permissions), task): ((u32, u32), Option<u64>),
+        now: Time,
+    ) -> Result<Node, Errno> {
         if at.inode.is_some() || self.has(at) {
             return Err(Errno::EXIST);
         }
@@ -293,16 +292,14 @@ impl Tree {
             FOLDER => (permissions & !(SET_USER | SET_GROUP), above.map_or(0, |_| SET_GROUP)),
             _ => (permissions, 0),
         };
-        let node = Node {
+        Ok(Node {
             mode: kind | asked & PERMISSIONS | inherited,
             user: self.me.user,
             group: above.map_or(self.me.group, |folder| folder.group),
             task,
             times: [now; 3],
             ..Node::default()
-        };
-        let named = Change::Name(at.folder, at.name.clone(), inode);
-        Ok(vec![Change::Node(inode, node), named, self.touched(at.folder, now)?])
+        })
     }
 
     pub(super) fn symlink(&self, text: &CStr, at: &Found, now: Time) -> Result<Vec<Change>, Errno> {
@@ -427,9 +424,14 @@ impl Tree {
 
     /// A folder whose names change; it may have to be written for that.
     fn touched(&self, folder: u64, now: Time) -> Result<Change, Errno> {
+        self.touched_node(folder, now).map(|node| Change::Node(folder, node))
+    }
+
+    /// The node of a folder whose names change.
+    pub(super) fn touched_node(&self, folder: u64, now: Time) -> Result<Node, Errno> {
         self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
         let node = self.node(folder).ok_or(Errno::NOENT)?;
-        Ok(Change::Node(folder, Node { times: [node.times[0], now, now], ..node.clone() }))
+        Ok(Node { times: [node.times[0], now, now], ..node.clone() })
     }
 
     fn changed(&self, inode: u64, now: Time) -> Result<Change, Errno> {

@@ -157,7 +157,7 @@ mod tests {
         let file = Arc::new(OwnedFd::from(File::open("/dev/null").expect("is there")));
         let note = move |batch: &mut Batch, at| {
             let (file, from) = (Arc::clone(&file), Heap::buffer(len).into());
-            let write = Operation::Write { file, at, from };
+            let write = Operation::Write { file, at, from, is_whole: false };
             batch.note(Span::of(&write).as_ref(), Instant::default());
         };
         let mut batch = Batch::default();

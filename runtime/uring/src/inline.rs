@@ -121,7 +121,8 @@ mod tests {
         for (len, count_max) in [(1, 64), (INLINE_LEN_MAX / 4, 4), (INLINE_LEN_MAX, 1)] {
             let mut write = || {
                 let from = Heap::buffer(len).into();
-                let write = Operation::Write { file: Arc::clone(&file), at: 0, from };
+                let write =
+                    Operation::Write { file: Arc::clone(&file), at: 0, from, is_whole: false };
                 inline.submit(write, Token(7)).expect("room");
                 inline.take_at_once(Token(7)).and_then(Result::ok)
             };

@@ -29,6 +29,8 @@ pub(crate) enum Operation {
         at: u64,
         /// Where the bytes are.
         from: Buffers,
+        /// By one call, however long it takes.
+        is_whole: bool,
     },
     /// Makes the file durable. Completes with 0.
     Sync {
@@ -54,9 +56,8 @@ impl Operation {
     /// File, place, and buffers of a read or a write.
     pub(crate) fn transfer(&self) -> Option<(&Arc<OwnedFd>, u64, &Buffers)> {
         match self {
-            Self::Read { file, at, into: buffers } | Self::Write { file, at, from: buffers } => {
-                Some((file, *at, buffers))
-            }
+            Self::Read { file, at, into: buffers }
+            | Self::Write { file, at, from: buffers, .. } => Some((file, *at, buffers)),
             Self::Sync { .. } | Self::Fetch { .. } | Self::Call(_) => None,
         }
     }

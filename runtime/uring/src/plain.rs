@@ -33,7 +33,9 @@ pub(crate) fn perform(
     };
     let result = match &operation {
         Operation::Read { file, at, into } => read(file, *at, &Vectors::of(into, limit), 0),
-        Operation::Write { file, at, from } => write_from(file, *at, from, limit),
+        Operation::Write { file, at, from, is_whole } => {
+            write_from(file, *at, from, if *is_whole { from.len() } else { limit })
+        }
         Operation::Sync { file, data_only } => {
             let sync = || if *data_only { fdatasync(file) } else { fsync(file) };
             retry_on_intr(sync).map(|()| 0).map_err(Into::into)

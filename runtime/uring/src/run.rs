@@ -172,7 +172,12 @@ mod tests {
     }
 
     fn write(file: &Arc<OwnedFd>, at: u64, len: usize) -> Operation {
-        Operation::Write { file: Arc::clone(file), at, from: Heap::buffer(len).into() }
+        Operation::Write {
+            file: Arc::clone(file),
+            at,
+            from: Heap::buffer(len).into(),
+            is_whole: false,
+        }
     }
 
     /// Three writes of ten bytes; the first has token 0.
@@ -219,7 +224,8 @@ mod tests {
             assert!(!takes(&mut run, &elsewhere), "{elsewhere:?} goes by itself");
         }
         assert!(takes(&mut run, &write(&file, 15, WRITE_LEN_MAX)));
-        let pair = Operation::Write { file, at: 15 + WRITE_LEN_MAX as u64, from: pair };
+        let pair =
+            Operation::Write { file, at: 15 + WRITE_LEN_MAX as u64, from: pair, is_whole: false };
         assert!(takes(&mut run, &pair));
 
         let read =
@@ -238,7 +244,8 @@ mod tests {
             let parts = (0..BUFFER_COUNT_MAX / step).map(|at| all.suffix(at * step).prefix(1));
             Buffers::new(parts.collect()).expect("as many as may be")
         };
-        let write = |at: u64, from| Operation::Write { file: file.clone(), at, from };
+        let write =
+            |at: u64, from| Operation::Write { file: file.clone(), at, from, is_whole: false };
         let whole = BUFFER_COUNT_MAX as u64;
         let mut run = growth(&write(0, parts(1)));
         assert!(takes(&mut run, &write(whole, parts(2))), "the first is one place");

@@ -49,7 +49,25 @@ impl Engines {
         at: u64,
         from: Buffers,
     ) -> impl Future<Output = io::Result<usize>> + use<> {
-        let operation = Operation::Write { file: Arc::clone(file.fd()), at, from };
+        let fd = Arc::clone(file.fd());
+        let operation = Operation::Write { file: fd, at, from, is_whole: false };
+        Transfer::new(self, file.storage(), operation)
+    }
+
+    /// As [`write`](Self::write), by one call where that is made on the spot: 1 MiB to a RAM disk
+    /// takes about 250 us, in which the executor does nothing else. For what many files share.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn write_whole(
+        &self,
+        file: &File,
+        at: u64,
+        from: Buffers,
+    ) -> impl Future<Output = io::Result<usize>> + use<> {
+        let fd = Arc::clone(file.fd());
+        let operation = Operation::Write { file: fd, at, from, is_whole: true };
         Transfer::new(self, file.storage(), operation)
     }
 

@@ -87,10 +87,10 @@ impl Names {
         self.offered.0.store(slots, Ordering::Release);
     }
 
-    /// For the daemon: forgets all names. Raise the epochs before this; whoever has claimed a name
-    /// and not published it sees that.
+    /// For the daemon: forgets all names, after which more slots may be offered. Raise the epochs
+    /// before this; whoever has claimed a name and not published it sees that.
     pub fn clear(&self) {
-        self.slots.iter().for_each(|slot| slot.store(0, Ordering::Release));
+        self.used().iter().for_each(|slot| slot.store(0, Ordering::Release));
     }
 
     /// True if the daemon keeps files of whose names it knows.
@@ -168,10 +168,14 @@ impl Names {
         slot.inspect(|slot| slot.store(hash.0 | GONE, Ordering::Release));
     }
 
-    fn probe(&self, hash: NameHash) -> impl Iterator<Item = &AtomicU64> {
+    fn used(&self) -> &[AtomicU64] {
         // Whatever the segment says, there are no more.
         let offered = self.offered.0.load(Ordering::Relaxed) as usize;
-        let slots = self.slots.get(..offered.min(SLOTS)).unwrap_or_default();
+        self.slots.get(..offered.min(SLOTS)).unwrap_or_default()
+    }
+
+    fn probe(&self, hash: NameHash) -> impl Iterator<Item = &AtomicU64> {
+        let slots = self.used();
         let first = usize::try_from(hash.0 >> 2).unwrap_or(0).checked_rem(slots.len()).unwrap_or(0);
         slots.iter().skip(first).chain(slots.iter().take(first)).take(PROBES)
     }

@@ -1,7 +1,7 @@
 //! Names that clients claim: who may, and who has claimed in vain.
 //!
-//! The set of names only grows, until it is full. Then it is [begun anew](Intake::begin_anew): the
-//! epochs are raised, and leases end with them, so nobody claims in it who does not ask first. A
+//! The set of names only grows, until it is full. Then it is [begun anew](Intake::begin_anew), with
+//! more slots if there are many: the epochs are raised, and leases end with them, so nobody claims in it who does not ask first. A
 //! client that has claimed before and publishes after that is *unsure* of the name, and asks.
 //! Whoever has claimed the name since is sure of it, so an unsure file is made last.
 
@@ -10,7 +10,7 @@ use std::{io, rc::Rc};
 use rustix::io::Errno;
 use shm::NameHash;
 
-use super::{Intake, NUMBERS, Volume};
+use super::{GROWTH, Intake, NUMBERS, Volume};
 use crate::coalesce::tree::Found;
 
 /// The set is begun anew if names fill less than this part of it.
@@ -59,8 +59,9 @@ impl Intake {
         }
         let may_make =
             volume.is_writable && volume.tree.borrow().find_in(folder, b"a name").is_ok();
+        let count = volume.tree.borrow().names_of(folder).len();
         let is_listed =
-            || self.list(volume, folder) || self.begin_anew() && self.list(volume, folder);
+            || self.list(volume, folder) || self.begin_anew(count) && self.list(volume, folder);
         if !may_make || !is_listed() {
             return Ok([0, 0, self.names().epochs().folders, key]);
         }
@@ -81,7 +82,7 @@ impl Intake {
         let names: Vec<_> = made.iter().map(|found| volume.tree.borrow().hash(found)).collect();
         for name in &names {
             *self.making.borrow_mut().entry(*name).or_default() += 1;
-            if !self.names().insert(*name) && self.begin_anew() {
+            if !self.names().insert(*name) && self.begin_anew(1) {
                 self.names().insert(*name);
             }
         }
@@ -117,13 +118,18 @@ impl Intake {
         is_listed
     }
 
-    /// Forgets names that no file has any more; false: there are few.
-    fn begin_anew(&self) -> bool {
+    /// Forgets names that no file has any more, and has room for so many more than there are; false:
+    /// it cannot.
+    fn begin_anew(&self, more: usize) -> bool {
         let count = |((_, folder), volume): (&(u64, u64), &Rc<Volume>)| {
             volume.tree.borrow().names_of(*folder).len()
         };
-        let count: usize = self.listed.borrow().iter().map(count).sum();
-        if count >= self.slots / FILLED_PART {
+        let count = more + self.listed.borrow().iter().map(count).sum::<usize>();
+        let mut slots = self.slots.get();
+        while count > slots / FILLED_PART && slots < self.slots_max {
+            slots = (slots * GROWTH).min(self.slots_max);
+        }
+        if count > slots / FILLED_PART {
             return false;
         }
         self.names().raise(true);
@@ -134,6 +140,8 @@ impl Intake {
             source.borrow_mut().outdate();
         }
         self.names().clear();
+        self.names().offer(slots);
+        self.slots.set(slots);
         self.listed.borrow_mut().clear();
         for source in &*sources {
             for file in source.borrow().files.values() {

@@ -182,14 +182,13 @@ impl Source {
         match record {
             Record::Create { inode, folder, mode, how, time, name } => {
                 let is_granted =
-                    |its: &&Granted| its.folder == folder && its.numbers.contains(&inode);
-                let granted = self.granted.iter().find(is_granted);
+                    |its: &&mut Granted| its.folder == folder && its.numbers.contains(&inode);
+                let granted = self.granted.iter_mut().find(is_granted);
                 let granted = granted.ok_or(Nonsense("a number that it was not granted"))?;
+                // In order, so none is given twice.
+                granted.numbers.start = inode + 1;
                 let Granted { ref volume, is_old, .. } = *granted;
-                let is_new = volume.tree.borrow().node(inode).is_none();
-                if !is_new || self.files.contains_key(&inode) {
-                    return Err(Nonsense("a number twice"));
-                }
+                debug_assert!(volume.tree.borrow().node(inode).is_none(), "{inode} is granted");
                 let (volume, name) = (Rc::clone(volume), name.to_vec());
                 let (time, pieces) = ((time.0, time.1.min(999_999_999)), Vec::new());
                 let (written, len, state) = (0, 0, State::New);
@@ -246,10 +245,22 @@ impl Source {
 
     /// Stretches of the data log as buffers.
     pub(super) fn buffers(&self, pieces: &[(u64, u64)]) -> Option<Vec<Buffer>> {
+        let mut buffers = Vec::new();
+        self.add_buffers(pieces, &mut buffers).map(|()| buffers)
+    }
+
+    /// Adds stretches of the data log to others.
+    pub(super) fn add_buffers(
+        &self,
+        pieces: &[(u64, u64)],
+        buffers: &mut Vec<Buffer>,
+    ) -> Option<()> {
         let ring = (self.entry.logs.data_at, self.entry.logs.data_len);
         let stretches = pieces.iter().flat_map(|(at, len)| stretches(ring, *at, *len));
-        let stretches = stretches.filter(|(_, len)| *len > 0);
-        stretches.map(|(at, len)| self.entry.segment.buffer(at, len)).collect()
+        for (at, len) in stretches.filter(|(_, len)| *len > 0) {
+            buffers.push(self.entry.segment.buffer(at, len)?);
+        }
+        Some(())
     }
 
     /// Gives the client back what is not needed any more.

@@ -12,11 +12,11 @@ fn modes_keep_out_who_is_not_root() {
     let at = find(&tree, "/f").expect("free");
     assert_eq!(tree.make(&at, ((REGULAR, 0o644), None), (1, 0)), Err(Errno::ACCESS));
     let root = Node { mode: FOLDER | 0o755, user: 7, ..Default::default() };
-    tree.apply(&[Change::Node(ROOT, root)]);
+    tree.apply(vec![Change::Node(ROOT, root)]);
     let file = make(&mut tree, "/f");
     let node = tree.node(file).expect("there").clone();
     let set = tree.set(&node, Attributes::Mode(0o400), (2, 0)).expect("its own");
-    tree.apply(&[Change::Node(file, set.clone())]);
+    tree.apply(vec![Change::Node(file, set.clone())]);
     assert_eq!(tree.may(file, Wish::READ), Ok(()));
     assert_eq!(tree.may(file, Wish::WRITE), Err(Errno::ACCESS));
     assert_eq!(tree.set(&set, Attributes::Owner(8, u32::MAX), (2, 0)), Err(Errno::PERM));
@@ -28,14 +28,14 @@ fn modes_keep_out_who_is_not_root() {
 fn what_is_made_in_a_folder_that_says_so_has_its_group() {
     let mut tree = tree(7);
     let root = Node { mode: FOLDER | 0o2770, user: 8, group: 107, ..Default::default() };
-    tree.apply(&[Change::Node(ROOT, root)]);
+    tree.apply(vec![Change::Node(ROOT, root)]);
     // By a group that is not its first one.
     let (file, folder) = (make(&mut tree, "/f"), make(&mut tree, "/d/"));
     let node = |tree: &Tree, inode| tree.node(inode).expect("there").clone();
     let found = [file, folder].map(|inode| (node(&tree, inode).group, node(&tree, inode).mode));
     assert_eq!(found, [(107, REGULAR | 0o755), (107, FOLDER | 0o2755)]);
     let other = Node { user: 8, mode: REGULAR | 0o040, ..node(&tree, file) };
-    tree.apply(&[Change::Node(file, other)]);
+    tree.apply(vec![Change::Node(file, other)]);
     assert_eq!(tree.may(file, Wish::READ), Ok(()));
     assert_eq!(tree.may(file, Wish::WRITE), Err(Errno::ACCESS));
     let mine = Node { group: 9, ..node(&tree, folder) };

@@ -52,6 +52,63 @@ fn small_files_need_two_system_calls_of_their_program() {
     let total = total.and_then(|line| line.split_whitespace().nth(3)?.parse::<usize>().ok());
     let total = total.expect("a sum");
     assert!(total < 3 * COUNT + 700, "{total} calls:\n{counts}");
+    // Numbers are duplicates of one.
+    let opens = counts.lines().find(|line| line.trim_end().ends_with(" openat"));
+    let opens = opens.and_then(|line| line.split_whitespace().nth(3)?.parse::<usize>().ok());
+    assert!(opens.is_none_or(|opens| opens < COUNT / 10), "{opens:?} opened:\n{counts}");
+}
+
+/// How many system calls the daemon makes while files come: each look takes in all there is by a
+/// few, and else only bytes count.
+#[test]
+fn small_files_need_few_system_calls_of_the_daemon() {
+    /// Calls of a look and of the sleep behind it, and those of the start and of the end.
+    const OF_A_LOOK: u64 = 12;
+    const OF_A_RUN: u64 = 800;
+    const FILES: usize = 40_000;
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("system calls of the daemon", "strace is missing");
+    }
+    // Where a call of the daemon does not wait for a device.
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return skip("system calls of the daemon", "/dev/shm is missing");
+    };
+    let folder = Folder::new();
+    let files = memory.path().join("files");
+    let script = "echo > \"$1/first\"; read -r _; \"$0\" make \"$1\" 0 \"$2\" >/dev/null";
+    let flag = format!("{}={}", files.display(), memory.path().join("kept.sion").display());
+    let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+    command.args(["sh", "-c", script]).arg(program("bundled")).arg(&files);
+    command.arg(FILES.to_string()).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut run = command.spawn().expect("kakehi");
+    let daemon = || {
+        let all = processes_of(folder.path());
+        all.into_iter().find(|(_, arguments)| arguments.contains(" serve ")).map(|(pid, _)| pid)
+    };
+    assert!(wait_for(LONG, || daemon().is_some()), "no daemon");
+    let counts = folder.join("counts");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-q", "-c", "-o"]).arg(&counts);
+    strace.args(["-p", &daemon().expect("a daemon").to_string()]).stderr(Stdio::null());
+    let mut strace = strace.spawn().expect("strace");
+    pause(Duration::from_millis(500));
+    let began = Instant::now();
+    drop(run.stdin.take());
+    assert!(run.wait().expect("waited for").success());
+    let took = began.elapsed();
+    strace.wait().expect("waited for");
+    let counts = fs::read_to_string(counts).unwrap_or_default();
+    let total = counts.lines().find_map(|line| line.trim_end().strip_suffix("total"));
+    let total = total.and_then(|line| line.split_whitespace().nth(3)?.parse::<u64>().ok());
+    let Some(total) = total else {
+        return skip("system calls of the daemon", "strace may not attach to it");
+    };
+    // As the program says.
+    let len = |number: usize| 100 + number as u64 * 37 % 9000;
+    let mib = (0..FILES).map(len).sum::<u64>() >> 20;
+    let looks = u64::try_from(took.as_millis()).expect("soon") / 4;
+    let most = 4 * mib + OF_A_LOOK * looks + OF_A_RUN;
+    assert!(total <= most, "{total} for {mib} MiB in {took:?}, not {most}:\n{counts}");
 }
 
 /// Each begins as the maker of the file, or as one that opens it while another makes it.

@@ -10,7 +10,7 @@ fn operations() -> [Operation; 5] {
     let (at, len, buffers) = (0, 1, || Buffers::from(Heap::buffer(1)));
     [
         Operation::Read { file: file.clone(), at, into: buffers() },
-        Operation::Write { file: file.clone(), at, from: buffers() },
+        Operation::Write { file: file.clone(), at, from: buffers(), is_whole: false },
         Operation::Sync { file: file.clone(), data_only: true },
         Operation::Fetch { file, at, len },
         Operation::Call(Box::new(|| Ok(0))),

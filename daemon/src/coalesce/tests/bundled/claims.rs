@@ -40,6 +40,41 @@ fn set_of_names_is_begun_anew_when_it_is_full() {
     assert!((900..1000).contains(&claimed), "{claimed} of 1000");
 }
 
+/// Files that stay need more slots than there are first.
+#[test]
+fn set_of_names_grows_with_them() {
+    let mut all = Bundles::of(3, NAME_SLOTS);
+    let node = all.node.clone();
+    let (names, mut asked) = (&node.shared().names, 0);
+    for number in 0..600 {
+        let file = format!("n{number}");
+        let lease = all.makers[0].leases.get("").copied();
+        if lease.is_none_or(|lease| lease.epoch != names.epochs().folders) {
+            all.lease(0, "");
+        }
+        let Lease { folder, key, next: inode, .. } = all.makers[0].leases[""];
+        if !names.claim(NameHash::new(key, file.as_bytes())) {
+            all.world.open(&file, OFlags::CREATE | OFlags::WRONLY).expect("made");
+            asked += 1;
+            continue;
+        }
+        let (mode, how) = (0o600, CreateFlags::EXCLUSIVE);
+        let (time, name_bytes) = ((1, 2), file.as_bytes());
+        let create = Record::Create { inode, folder, mode, how, time, name: name_bytes };
+        all.makers[0].push(&create);
+        all.makers[0].push(&Record::Close { inode });
+        all.makers[0].publish();
+        all.makers[0].leases.get_mut("").expect("leased").next += 1;
+        // Has what is published taken in.
+        all.call(NameCall::Stat { path: name(&file), follow: false }).expect("there");
+    }
+    assert!(asked < 20, "{asked} of 600");
+    for number in [0, 63, 64, 255, 599] {
+        let path = name(&format!("n{number}"));
+        all.call(NameCall::Stat { path, follow: false }).expect("there");
+    }
+}
+
 /// A client that has claimed a name before the set was begun anew, and publishes after that,
 /// comes after one that has claimed it since.
 #[test]
