@@ -139,6 +139,14 @@ fn usage(why: &clap::Error) -> String {
     let lines = text.lines().map(str::trim).take_while(end);
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
     let why = lines.join(" ");
+    // As `kakehi` says it: the parser has the nearest word last.
+    let why = why.split_once(" tip: ").map_or_else(
+        || why.clone(),
+        |(why, tip)| match tip.rsplit('\'').nth(1) {
+            Some(word) if tip.contains("similar") => format!("{why}, did you mean '{word}'?"),
+            _ => why.to_owned(),
+        },
+    );
     let why = why.strip_prefix("error: ").unwrap_or(&why);
     format!("{why}; see 'kakehi-bench --help'")
 }

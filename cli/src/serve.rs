@@ -23,7 +23,7 @@ use crate::{
     starter::{self, Starter},
 };
 
-/// Serves the programs of this job until it is terminated; with --listen, daemons elsewhere too
+/// Serves the programs of this job, or with --listen daemons elsewhere
 ///
 /// On an I/O node, and then on the nodes that compute:
 ///

@@ -19,10 +19,10 @@ use crate::{
     voice::{self, Screen},
 };
 
-/// Shows the daemon of this job: bytes and rates, what waits to be drained, sessions, memory,
-/// multifiles, whom it serves elsewhere, and how busy it is
+/// Shows the daemon of this job: bytes, rates, sessions, memory, and cores
 ///
-/// --verbose adds how its executors found their work.
+/// Also what waits to be drained, its multifiles, and whom it serves elsewhere. --verbose adds how
+/// its executors found their work.
 ///
 ///     kakehi status --watch
 ///     kakehi status --metrics /var/lib/node_exporter/kakehi.prom --watch 15s

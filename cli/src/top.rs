@@ -34,8 +34,10 @@ const PAST_MAX: usize = 200;
 /// Rows of a frame that is printed.
 const ROWS: u16 = 24;
 
-/// Shows the jobs of this user on this node as they go: rates, what waits to be drained and for how
-/// long, sessions, servers, and how busy the daemons are
+/// Shows the jobs of this user on this node as they go
+///
+/// Rates, what waits to be drained and for how long, sessions, servers, and how busy the daemons
+/// are.
 ///
 /// Up and down choose the job whose rates are drawn, q ends.
 ///

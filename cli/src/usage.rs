@@ -22,18 +22,26 @@ pub(crate) fn usage(
     let text = why.render().to_string();
     let end = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more");
     let lines = text.lines().map(str::trim).take_while(end).filter(|line| !line.is_empty());
-    let (tips, what): (Vec<_>, Vec<_>) = lines.partition(|line| line.starts_with("tip: "));
-    let what = what.join(" ");
+    let what: Vec<_> = lines.filter(|line| !line.starts_with("tip: ")).collect();
+    let what = what.join(" ") + &meant(why);
     if let Some(word) = program(why) {
         let advice = format!("to run a program: 'kakehi run -- {word}', or {help}");
         return Failure::usage("usage", format_args!("'{word}' is not a command"), advice);
     }
-    let similar = tips.iter().filter_map(|tip| tip.strip_prefix("tip: ")).find(|tip| {
-        // The other tips say how to hand an unknown flag on, which nobody has meant.
-        tip.contains("similar")
+    Failure::usage("usage", what.strip_prefix("error: ").unwrap_or(&what), help)
+}
+
+/// `, did you mean 'X'?`, or nothing: the parser's nearest command, flag, or value.
+fn meant(why: &clap::Error) -> String {
+    let kinds =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let nearest = kinds.into_iter().find_map(|kind| match why.get(kind)? {
+        ContextValue::String(word) => Some(word),
+        // The parser has the nearest one last.
+        ContextValue::Strings(words) => words.last(),
+        _ => None,
     });
-    let advice = similar.map_or_else(|| help.clone(), |similar| format!("{similar}, or {help}"));
-    Failure::usage("usage", what.strip_prefix("error: ").unwrap_or(&what), advice)
+    nearest.map_or_else(String::new, |word| format!(", did you mean '{word}'?"))
 }
 
 /// Returns the program's path that was given in place of a command.
@@ -130,11 +138,11 @@ mod tests {
     fn only_what_may_have_been_meant_is_advice() {
         let line = said(&["group", "list", "--sise", "1"]);
         assert!(
-            line.ends_with(
-                "; a similar argument exists: '--size', or see 'tool group list --help'"
-            ),
+            line.ends_with("'--sise' found, did you mean '--size'?; see 'tool group list --help'"),
             "{line}"
         );
+        let line = said(&["grop"]);
+        assert!(line.contains("subcommand 'grop', did you mean 'group'?; see"), "{line}");
         let line = said(&["group", "list", "--foo"]);
         assert!(
             line.ends_with("unexpected argument '--foo' found; see 'tool group list --help'"),

@@ -51,6 +51,15 @@ fn a_wrong_argument_is_one_line_and_code_2() {
 }
 
 #[test]
+fn a_slip_is_told_with_the_word_that_was_meant() {
+    for (arguments, word) in [(&["fiel"][..], "file"), (&["idle", "--quik"], "--quick")] {
+        let output = bench().args(arguments).output().expect("starts");
+        let line = text(&output.stderr);
+        assert!(line.contains(&format!(", did you mean '{word}'?; see")), "{line}");
+    }
+}
+
+#[test]
 fn a_worker_writes_prints_and_reads_what_it_is_asked() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
