@@ -55,8 +55,7 @@ setup:
 setup-demo:
 	sh packaging/setup.sh demo
 
-# LAMMPS on 4 ranks, natively and under kakehi, compared byte for byte.
-## demo: LAMMPS natively and under kakehi, compared byte by byte
+## demo: programs natively and under kakehi: equal bytes, and the time each takes
 demo: setup-demo build
 	bash e2e/demo.sh
 
