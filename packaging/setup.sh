@@ -77,6 +77,10 @@ exercisers() { # what tests run that Debian does not package; without them these
     target/venv/bin/python -c 'import maturin, pytest, fsspec, mypy' 2>/dev/null ||
         target/venv/bin/pip install --quiet maturin pytest fsspec mypy ||
         echo "setup: no maturin: the wheel is neither built nor tested" >&2
+    target/venv/bin/python -c 'import rattler_build, easybuild.easyblocks, pycodestyle' 2>/dev/null ||
+        target/venv/bin/pip install --quiet py-rattler-build easybuild-easyblocks \
+            easybuild-framework pycodestyle ||
+        echo "setup: no EasyBuild: recipes are not checked by their managers" >&2
 }
 
 otf2() { # Debian's source of OTF2, into target/otf2; packages and lists of the system stay as they are

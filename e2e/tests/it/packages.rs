@@ -104,29 +104,3 @@ fn rpm_runs_a_program_once_installed_into_a_root() {
     succeed(&mut install, SOON);
     runs_a_program(&folder, &root.join("usr"));
 }
-
-/// Recipes name targets, files, and a release that there are.
-#[test]
-fn recipes_name_targets_files_and_the_release() {
-    let packaging = root().join("packaging");
-    let read = |name: &str| fs::read_to_string(packaging.join(name)).expect("readable");
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("readable");
-    let version = manifest.lines().find_map(|line| line.strip_prefix("version = "));
-    let version = version.expect("a version").trim_matches('"');
-    for name in ["conda/recipe.yaml", "apptainer/kakehi.def", "easybuild/kakehi-0.1.0.eb"] {
-        assert!(read(name).contains(version), "{name}");
-    }
-    let makefile = fs::read_to_string(root().join("Makefile")).expect("readable");
-    for name in ["spack/package.py", "conda/recipe.yaml", "easybuild/kakehi-0.1.0.eb"] {
-        assert!(read(name).contains("install PREFIX") || read(name).contains("\"install\""));
-    }
-    let deb = format!("dist/kakehi_{version}_amd64.deb");
-    assert!(read("apptainer/kakehi.def").contains(&deb));
-    for target in ["build:", "install:", "install-mpi:", "packages:"] {
-        assert!(makefile.lines().any(|line| line.starts_with(target)), "{target}");
-    }
-    for name in ["spack/package.py", "easybuild/kakehi-0.1.0.eb"] {
-        let parse = "import ast, sys; ast.parse(open(sys.argv[1]).read())";
-        succeed(Command::new("python3").args(["-c", parse]).arg(packaging.join(name)), SOON);
-    }
-}

@@ -1,15 +1,27 @@
 # Copyright The Kakehi authors.
 # SPDX-License-Identifier: (Apache-2.0 OR MIT)
-"""Kakehi for Spack: copy this file to packages/kakehi/package.py of a repository of yours."""
+"""Kakehi for Spack, from the checkout that this file is in:
+
+    spack repo add CHECKOUT/packaging/spack
+    spack install kakehi
+"""
+
+from pathlib import Path
 
 from spack.package import *
+
+try:  # Spack 1.0 has build systems in a repository of their own.
+    from spack_repo.builtin.build_systems.generic import Package
+except ImportError:
+    pass
+
+CHECKOUT = Path(__file__).resolve().parents[4]
 
 
 class Kakehi(Package):
     """File I/O of unmodified programs, delegated to a daemon on few cores of a node."""
 
-    # Where your site keeps the sources: `spack install kakehi git=URL`, or edit the next line.
-    git = "file:///opt/src/kakehi"
+    git = f"file://{CHECKOUT}"
 
     license("Apache-2.0 OR MIT", checked_by="kakehi")
 
