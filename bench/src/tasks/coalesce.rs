@@ -158,7 +158,7 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
                 })?;
                 Ok(both)
             };
-            compare(report, effort, (&case, &ROUND), place, round);
+            compare(report, effort, &case, &ROUND, place, round);
         }
     }
     for (name, place) in places.all() {
@@ -170,7 +170,7 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
                 <[Duration; 2]>::try_from(said).ok().context("it said no two times")
             })
         };
-        compare(report, effort, (&case, &ALONE), place, round);
+        compare(report, effort, &case, &ALONE, place, round);
     }
 }
 
@@ -178,7 +178,8 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
 fn compare<const N: usize>(
     report: &mut Report,
     effort: &Effort,
-    (case, suffixes): (&str, &[&str; N]),
+    case: &str,
+    suffixes: &[&str; N],
     place: Result<&Place, String>,
     round: impl Fn(&Place) -> anyhow::Result<[[Duration; N]; 2]>,
 ) {

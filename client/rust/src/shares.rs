@@ -136,6 +136,7 @@ impl Connection {
         flags: OFlags,
     ) -> io::Result<OwnedFd> {
         let first = self.first_placeholder(client)?;
+        debug_assert!(first.number() >= 0, "a descriptor has a number");
         let is_kept = !flags.contains(OFlags::CLOEXEC);
         first.with(|first| if is_kept { io::dup(first) } else { io::fcntl_dupfd_cloexec(first, 0) })
     }
@@ -160,7 +161,8 @@ impl Connection {
         let socket = config.path_of(b"socket", &mut space).ok_or(Errno::NAMETOOLONG)?;
         let opened = fs::openat(CWD, socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let first = place.set(OwnNumber::new(opened, self.host)).map_err(|_| Errno::IO)?;
-        client.table.set(first.number(), Entry::Own);
+        let is_known = client.table.set(first.number(), Entry::Own);
+        debug_assert!(!is_known || client.is_own(first.number()), "it is not the program's");
         Ok(first)
     }
 

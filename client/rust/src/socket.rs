@@ -122,6 +122,7 @@ fn beyond_limit(limit_max: u64, make: impl FnOnce(RawFd) -> Option<OwnedFd>) -> 
     if most <= count {
         return None;
     }
+    debug_assert!(most - count <= BEYOND_COUNT, "the program's limit is raised by a few");
     let raised = Rlimit { current: Some(most), ..limit };
     setrlimit(Resource::Nofile, raised).ok()?;
     let made = make(RawFd::try_from(count).ok()?);

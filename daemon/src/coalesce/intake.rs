@@ -41,8 +41,8 @@ const QUIET_TICKS: u32 = 3;
 const OLD: Duration = Duration::from_millis(3);
 /// So is one if so much of the data log waits for it: one of so many parts.
 const FULL: u64 = 2;
-/// Slots that the set of names begins with, and by what it grows: a small one stays in the caches of
-/// all, and each page of it is brought to each client by a fault.
+/// Slots that the set of names begins with, and by what it grows: a small one stays in all caches,
+/// and each page of it costs each client a fault.
 const FIRST_SLOTS: usize = if cfg!(test) { 64 } else { 1 << 16 };
 const GROWTH: usize = 4;
 /// Inode numbers that a client is granted at a time.

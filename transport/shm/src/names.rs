@@ -83,6 +83,7 @@ impl Names {
     /// For the daemon: files may be made by claims, of which there is room for so many: a power of
     /// two, up to [`NAME_SLOTS`].
     pub fn offer(&self, slots: usize) {
+        debug_assert!(slots <= SLOTS, "there are no more");
         let slots = u32::try_from(slots.min(SLOTS)).unwrap_or(0);
         self.offered.0.store(slots, Ordering::Release);
     }

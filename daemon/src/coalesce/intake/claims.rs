@@ -1,9 +1,10 @@
 //! Names that clients claim: who may, and who has claimed in vain.
 //!
 //! The set of names only grows, until it is full. Then it is [begun anew](Intake::begin_anew), with
-//! more slots if there are many: the epochs are raised, and leases end with them, so nobody claims in it who does not ask first. A
-//! client that has claimed before and publishes after that is *unsure* of the name, and asks.
-//! Whoever has claimed the name since is sure of it, so an unsure file is made last.
+//! more slots if there are many: the epochs are raised, and leases end with them, so nobody claims
+//! in it who does not ask first. A client that has claimed before and publishes after that is
+//! *unsure* of the name, and asks. Whoever has claimed the name since is sure of it, so an unsure
+//! file is made last.
 
 use std::{io, rc::Rc};
 
@@ -118,8 +119,8 @@ impl Intake {
         is_listed
     }
 
-    /// Forgets names that no file has any more, and has room for so many more than there are; false:
-    /// it cannot.
+    /// Forgets names that no file has any more, and has room for so many more than there are.
+    /// False: it cannot.
     fn begin_anew(&self, more: usize) -> bool {
         let count = |((_, folder), volume): (&(u64, u64), &Rc<Volume>)| {
             volume.tree.borrow().names_of(*folder).len()
