@@ -212,7 +212,7 @@ impl Config {
             key: rows.take_path("key", environment)?,
             maps,
             coalesced,
-            view: rows.take("view", View::None)?,
+            view: rows.take("view", View::Auto)?,
             remote_timeout: rows.take("remote_timeout", REMOTE_TIMEOUT)?,
             log: rows.take("log", Level::Warn)?,
             rows: rows.in_order(),

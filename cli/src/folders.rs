@@ -1,15 +1,18 @@
-//! The local folders that are mapped: made for a run, removed again where nothing comes of it, and
-//! looked into, for what is in them programs do not see.
+//! The local folders that are mapped: made for a run, removed again where nothing comes of it,
+//! read-only meanwhile, and looked into, for what is in them programs do not see.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    process::Command,
 };
+
+use daemon::Hidden;
 
 use crate::{
     failure::{Code, Failure},
     remote::{Maps, real},
-    report,
+    report, voice,
 };
 
 /// Levels below a mapped folder that are looked through for files.
@@ -23,12 +26,14 @@ pub(crate) struct Folders {
     made: Vec<PathBuf>,
     /// Not empty, and that was said.
     told: Vec<PathBuf>,
+    /// What programs past the library are not to write into.
+    hidden: Vec<Hidden>,
 }
 
 impl Folders {
     /// Those of `maps`, as they are.
     pub(crate) fn of(maps: Maps) -> Self {
-        Self { maps, made: Vec::new(), told: Vec::new() }
+        Self { maps, made: Vec::new(), told: Vec::new(), hidden: Vec::new() }
     }
 
     /// Makes those that are missing. They stay empty.
@@ -65,10 +70,39 @@ impl Folders {
         }
     }
 
-    /// Looks for files of this node that programs are not going to see: before the folders are
-    /// mounted.
+    /// Takes hold of them, and looks for files of this node that programs are not going to see:
+    /// before the folders are mounted.
     pub(crate) fn look(&mut self) {
+        for (local, _) in self.maps.0.iter().filter(|(local, _)| real(local) == *local) {
+            match Hidden::take(local) {
+                Ok(hidden) => self.hidden.extend(hidden),
+                Err(why) => voice::step(format_args!("{}: not held: {why}", local.display())),
+            }
+        }
         self.told = self.hiding().map(Path::to_owned).collect();
+    }
+
+    /// Has a command start where this process is, if that is in one of them: it may have been
+    /// mounted meanwhile, over the folder that this process is in.
+    pub(crate) fn enter(&self, here: Option<&Path>, command: &mut Command) {
+        let is_in = |here: &&Path| self.maps.0.iter().any(|(local, _)| here.starts_with(local));
+        if let Some(here) = here.filter(is_in).filter(|here| here.is_dir()) {
+            command.current_dir(here);
+        }
+    }
+
+    /// Has nobody write into them past the daemon, which serves by now.
+    pub(crate) fn seal(&self) {
+        for hidden in &self.hidden {
+            if let Err(why) = hidden.seal() {
+                voice::step(format_args!("{hidden}: not made read-only: {why}"));
+            }
+        }
+    }
+
+    /// Makes them what they were; what the daemon has kept of strays may go there.
+    pub(crate) fn unseal(&mut self) {
+        self.hidden.clear();
     }
 
     /// Tells of the files that were [found](Self::look).
@@ -94,7 +128,8 @@ impl Folders {
         };
         locals().filter(move |local| {
             let entries = || fs::read_dir(local);
-            real(local) == *local && entries().is_ok_and(|found| found.flatten().any(is_hidden))
+            let is_own = real(local) == *local && !daemon::has_view(local);
+            is_own && entries().is_ok_and(|found| found.flatten().any(is_hidden))
         })
     }
 }
@@ -111,6 +146,7 @@ fn is_bare(folder: &Path, depth_max: u32) -> bool {
 
 impl Drop for Folders {
     fn drop(&mut self) {
+        self.unseal();
         for folder in self.made.iter().rev() {
             fs::remove_dir(folder).ok(); // Somebody may use it by now.
         }

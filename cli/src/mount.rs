@@ -10,7 +10,10 @@ use std::{
     process::Command,
 };
 
-use daemon::control::{self, Control};
+use daemon::{
+    Hidden,
+    control::{self, Control},
+};
 
 use crate::{
     config::{Config, Environment, Flags},
@@ -113,6 +116,7 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
         false => Ok(()),
     };
     let is_left = daemon::clear_view(&folder).is_err();
+    Hidden::take(&folder).ok(); // What a killed daemon left is mended by that.
     stopped.map_err(|why| Failure::of_daemon(&why))?;
     if is_left {
         let advice = "unmount it as who has mounted it: fusermount3 -u DIR, or umount DIR";

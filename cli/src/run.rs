@@ -139,6 +139,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     if !matches!(launched, Launched::Attached(_, false)) {
         cores::leave(config.cores.as_ref())?;
     }
+    folders.enter(environment.folder.as_deref(), &mut command);
     match launched {
         Launched::Attached(mut attachment, _) => {
             join(&mut attachment, &job, args).map_err(|why| lost(&why))?;
@@ -148,12 +149,14 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
         }
         Launched::First(service) => {
             let (_attended, joined) = (job.attend(), job.joined());
+            folders.seal();
             folders.tell_at_start();
             let (status, service) =
                 service.during(&job, &config, &program, || signals::run_to_end(&mut command));
             if status.is_ok() {
                 folders.keep();
             }
+            folders.unseal();
             let summary = service.end(&job, &config);
             folders.tell_at_end();
             let code = exit_code(status.map_err(|why| failed_to_execute(&args.command, &why))?);

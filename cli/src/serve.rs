@@ -163,6 +163,7 @@ fn serve_to_end(
     }
     let ready = |address: Option<&daemon::Address>| {
         if !starter.is_run() {
+            folders.seal();
             folders.tell_at_start();
             if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
                 // It serves as well when nobody reads this.

@@ -227,6 +227,7 @@ impl Hall {
             pipes: RefCell::default(),
             stand_ins: self.node.stand_ins.clone(),
             listings: self.listings.clone(),
+            own: own.clone(),
         })))
     }
 }

@@ -27,6 +27,7 @@ mod rest;
 mod rewriting;
 mod shape;
 mod stream;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -163,6 +164,14 @@ impl Coalesced {
     async fn current<'a>(&self, file: &'a Rc<Packed>) -> &'a Rc<Packed> {
         self.taken().await;
         file
+    }
+
+    /// The name of an inode in a folder that is in a multifile.
+    pub(crate) fn name_in(&self, folder: &[u8], inode: u64) -> Option<Vec<u8>> {
+        let folders = self.volumes.iter().map(|(folder, _)| &folder[..]);
+        let (index, rest) = written(folders, folder)?;
+        let (_, volume) = self.volumes.get(index)?;
+        volume.tree.borrow().name_in(&rest, inode)
     }
 
     /// Closes the multifiles; which could not be, and why, and which were removed meanwhile.

@@ -36,6 +36,7 @@ mod file;
 pub mod folder;
 mod grown;
 mod guest;
+mod hidden;
 mod intake;
 mod lanes;
 mod launcher;
@@ -85,12 +86,13 @@ pub use coalesce::Coalesce;
 pub use config::{CORES_MAX, Config, LINGER, Remote, STAGING, Serving, Viewing};
 pub use error::{Error, Given};
 pub use executor::{Idle, QUIET};
+pub use hidden::Hidden;
 pub use regular::published;
 pub use remote::{Address, Mount, Spread};
 pub use standby::{Standby, Waiting};
 pub use statistics::{Sample, Summary, Traced, TracedWork};
 pub use uring::Choice;
-pub use view::mount::clear as clear_view;
+pub use view::mount::{clear as clear_view, is_mounted as has_view};
 
 /// The names in [`Summary::bytes_undelegated`] and [`Summary::fallbacks`].
 pub fn reasons() -> impl Iterator<Item = &'static str> {

@@ -205,7 +205,8 @@ fn check<S: Storage>(
         | Request::SetOwner { file, path_len: 0, .. }
         | Request::SetTimes { file, path_len: 0, .. }
         | Request::FileSystem { file, path_len: 0 }
-        | Request::FileStat { file } => file,
+        | Request::FileStat { file }
+        | Request::Name { file } => file,
         _ => return Ok(Work::Names(namespace::check(session, lane, request)?)),
     };
     Ok(Work::File(file_in(slot)?, *request))
@@ -283,6 +284,7 @@ async fn on_file<S: Storage>(
             let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
             namespace::put(ticket, &status.encode());
         }
+        Request::Name { .. } => return tell_name(core, ticket, file),
         Request::FileSystem { .. } => {
             let descriptor = file.descriptor()?;
             let found = core.storage.file_system(&descriptor.file).await;
@@ -305,6 +307,15 @@ async fn on_file<S: Storage>(
         _ => return Err(Errno::NOSYS),
     }
     Ok(0)
+}
+
+fn tell_name<S: Storage>(core: &Core<S>, ticket: &Ticket<S>, file: &Rc<OpenFile<S>>) -> Verdict {
+    let descriptor = file.descriptor()?;
+    let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
+    let name = storage.name_in_view(&descriptor.file).ok_or(Errno::OPNOTSUPP)?;
+    debug_assert!(name.starts_with(b"/"), "mapped folders are absolute");
+    namespace::put(ticket, &name);
+    Ok(name.len() as u64)
 }
 
 /// Sets attributes, after what is staged.

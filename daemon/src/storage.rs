@@ -120,6 +120,12 @@ pub(crate) trait Storage: Clone + 'static {
         self.clone()
     }
 
+    /// The path by which a process that sees this machine's mounts finds a file in a view, if there
+    /// is one.
+    fn name_in_view(&self, _: &Self::File) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The file that this stand-in stands for.
     async fn adopt(&self, _stand_in: Identity) -> io::Result<Self::File> {
         Err(Errno::NOENT.into())

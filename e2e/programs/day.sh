@@ -104,3 +104,50 @@ step sizes 'truncate -s 1M sparse; printf end >>sparse; wc -c <sparse; truncate 
 step edit 'seq 5 >text; sed -i s/3/three/ text; cat text; printf "2d\nw\nq\n" | ed -s text 2>/dev/null \
     || sed -i 2d text; cat text'
 step unlinked 'exec 3<>gone; echo still >&3; rm gone; cat /proc/self/fd/3; ls gone; stat -Lc %h:%s /proc/self/fd/3'
+step python 'mkdir -p package; echo "word = \"imported\"" >package/__init__.py; python3 -c "
+import ctypes, package
+print(package.word, ctypes.CDLL(\"./libanswer.so\").answer())"; ls package | sort'
+step environment 'env -i /bin/sh -c "echo kept >alone; /bin/cat alone"'
+step watch "python3 - <<'PY'
+import ctypes, os, struct, subprocess
+libc = ctypes.CDLL(None)
+os.mkdir('watched')
+watch = libc.inotify_init1(0)
+assert libc.inotify_add_watch(watch, b'watched', 0x100 | 0x200 | 0x8) > 0
+subprocess.run(['sh', '-c', 'echo 1 >watched/one; rm watched/one'], env={'PATH': os.environ['PATH']})
+seen, data = [], os.read(watch, 4096)
+while len(seen) < 3:
+    if not data:
+        data = os.read(watch, 4096)
+    _, mask, _, length = struct.unpack('iIII', data[:16])
+    seen.append((hex(mask), data[16:16 + length].rstrip(b'\0')))
+    data = data[16 + length:]
+print(seen)
+PY"
+[ "$(id -u)" = 0 ] && step nobody 'echo secret >secret; chmod 600 secret; chmod 755 .; \
+    setpriv --reuid 65534 --regid 65534 --clear-groups cat secret; echo $?'
+command -v vim >/dev/null && step vim 'vim -N -u NONE -i NONE -es -c "1s/^/edited /" -c wq text </dev/null; \
+    cat text; ls -a | grep -c "text\.sw\|text~"'
+command -v rsync >/dev/null && step rsync 'rsync -a --exclude=x e/ f/ && diff -r --exclude=x e f && echo same'
+command -v java >/dev/null && step java "cat >Mapped.java <<'J'
+import java.nio.MappedByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.*;
+public class Mapped {
+    public static void main(String[] words) throws Exception {
+        Path path = Path.of(\"java.bin\");
+        try (FileChannel file = FileChannel.open(path, StandardOpenOption.CREATE,
+                StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+            MappedByteBuffer mapped = file.map(FileChannel.MapMode.READ_WRITE, 0, 8192);
+            mapped.put(8191, (byte) 'J');
+            mapped.force();
+        }
+        System.out.println(Files.size(path) + \" \" + Files.readAllBytes(path)[8191]);
+    }
+}
+J
+java -Xint -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto Mapped.java"
+case $(cat /proc/sys/kernel/core_pattern) in
+    core*) step core 'ulimit -c unlimited; (sh -c "kill -ABRT \$\$") 2>/dev/null; echo $?; \
+        for file in core*; do head -c 4 $file | tail -c 3; echo; rm $file; done' ;;
+esac

@@ -43,10 +43,13 @@ interpose! {
 }
 
 /// The kernel reads one file, at a place of its own or at the file position, and writes the other.
-/// Of remote files it has none (`EINVAL`); a program then reads and writes by itself.
+/// Of remote files it has none where their folder has no view (`EINVAL`); a program then reads and
+/// writes by itself.
 fn by_kernel(from: c_int, has_place: bool, out: c_int, call: impl FnOnce() -> Outcome) -> Outcome {
     let Some(client) = client() else { return call() };
-    if client.is_remote_file(from) || client.is_remote_file(out) {
+    let is_elsewhere =
+        |fd| client.is_remote_file(fd) && !client.leave_to_view(fd, Reason::KernelCopy);
+    if is_elsewhere(from) || is_elsewhere(out) {
         return Err(Errno::INVAL);
     }
     if has_place {

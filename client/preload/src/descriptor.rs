@@ -230,7 +230,9 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             Some(flags) => Ok(signed(flags) | LARGE_FILE),
             None => kernel(),
         },
-        libc::F_SETFL if client.is_remote_file(fd) => set_remote_flags(client, fd, argument),
+        libc::F_SETFL if client.is_remote_file(fd) && !leaves_to_view(client, fd, argument) => {
+            set_remote_flags(client, fd, argument)
+        }
         libc::F_SETFL => {
             leave_when_flags_change(client, fd, argument);
             // A placeholder takes none, and what is left over changes nothing of a regular file.
@@ -267,10 +269,17 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
     }
 }
 
-/// A remote file stays as it was opened. Not to wait, and to go past caches, changes nothing of it.
+/// Flags by which a remote file stays as it was opened, unless its folder has a view.
+const REMOTE_KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;
+
+fn leaves_to_view(client: &'static Client, fd: c_int, flags: usize) -> bool {
+    let changes = (flags_of(client, fd) ^ flags) & REMOTE_KEPT != 0;
+    changes && client.leave_to_view(fd, Reason::Unsupported)
+}
+
+/// Not to wait, and to go past caches, changes nothing of a remote file.
 fn set_remote_flags(client: &'static Client, fd: c_int, flags: usize) -> Outcome<c_int> {
-    const KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;
-    if (flags_of(client, fd) ^ flags) & KEPT != 0 {
+    if (flags_of(client, fd) ^ flags) & REMOTE_KEPT != 0 {
         return Err(Errno::INVAL);
     }
     client.set_flags(fd, narrowed(flags));

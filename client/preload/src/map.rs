@@ -61,8 +61,8 @@ fn with_content<T>(
     Ok(map(copy.as_ref().map_or(fd, AsRawFd::as_raw_fd)))
 }
 
-/// Returns the copy to map in place of a remote file: its content now. One that is written through
-/// the mapping cannot be had.
+/// Returns what to map in place of a remote file: the file in its folder's view, or, without one, a
+/// copy of its content now, which cannot be written.
 fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>, Errno> {
     let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
         return Ok(None);
@@ -74,10 +74,20 @@ fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>
         Some(libc::O_RDONLY) if writes => return Err(Errno::ACCESS),
         _ => {}
     }
-    if writes && client.is_remote_file(fd) {
+    if !client.is_remote_file(fd) {
+        return Ok(None);
+    }
+    // What it writes by its descriptor, or by the mapping, both have to show.
+    if is_writable(client, fd) && client.leave_to_view(fd, Reason::Mapped) {
+        return Ok(None);
+    }
+    if writes {
         return Err(Errno::NODEV);
     }
-    client.copy_of(fd).transpose()
+    match client.opened_in_view(fd) {
+        None => client.copy_of(fd).transpose(),
+        real => Ok(real),
+    }
 }
 
 /// A mapping shows what is in the file, at every moment: a file that the program can still write is

@@ -21,6 +21,7 @@ mod attributes;
 mod begin;
 mod block;
 mod bundle;
+mod by_view;
 mod client;
 mod clock;
 mod config;

@@ -9,7 +9,7 @@ use core::ffi::CStr;
 
 use rustix::{
     fd::{IntoRawFd as _, RawFd},
-    fs::{self, CWD, FileType, Mode, OFlags},
+    fs::{self, AtFlags, CWD, FileType, Mode, OFlags, StatxFlags},
     io::{self, Errno},
 };
 use shm::copy::copy_out;
@@ -110,12 +110,14 @@ impl Client {
         apart(|| ask(self.path_of_mirror(fd, &mut *Room::take()?)?))
     }
 
-    /// True if a descriptor, of this path, is a folder in a view.
+    /// True if a descriptor, of this path, is a folder in a view, which is not asked.
     fn is_viewed(&'static self, fd: RawFd, path: &[u8]) -> bool {
         let policy = self.active().map(|config| match_rules(config.rules(), path).0);
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         policy == Some(Policy::Remote)
-            && fs::fstat(self.host.borrow(fd))
-                .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+            && fs::statx(self.host.borrow(fd), c"", flags, StatxFlags::TYPE).is_ok_and(|found| {
+                FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory
+            })
     }
 
     /// The remote path of a descriptor that is a mirror, or a folder in a view.

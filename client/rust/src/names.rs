@@ -299,9 +299,13 @@ impl Client {
         said.or_else(|| (is_lost && is_done()).then_some(Ok(())))
     }
 
-    /// Device and inode of a name on this node, if there are rules that may delegate it.
+    /// Device and inode of a name on this node, if there are rules that may delegate it. Of a
+    /// remote one there is none: the kernel would ask its folder's view.
     fn inode(&'static self, (dir, path): Name<'_>) -> Option<(u64, u64)> {
         self.active().filter(|config| !config.rules().is_empty())?;
+        if self.is_remote(dir, path) {
+            return None;
+        }
         let stat = fs::statat(self.borrow(dir), path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some((stat.st_dev, stat.st_ino))
     }

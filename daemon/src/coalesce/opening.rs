@@ -15,7 +15,7 @@ use std::{
 };
 
 use multifile::{
-    Disk, Growing, Held, Options, Peek,
+    Disk, Error, Growing, Held, Options, Part, Peek,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
     name::journal,
 };
@@ -25,7 +25,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use super::{shape::Shape, tree::FOLDER, unfit::Unfit};
+use super::{shape::Shape, tasks, tree::FOLDER, unfit::Unfit};
 use crate::place::Place;
 
 /// Permissions of a file.
@@ -44,7 +44,7 @@ pub(super) struct Opened {
     /// Of all streams, bytes.
     pub(super) lens: Vec<u64>,
     pub(super) catalogue: Catalogue,
-    /// Where in their stream the names begin and end.
+    /// Where in their stream the names begin and end; nowhere if the first task is a file, too.
     pub(super) names: (u64, u64),
     /// They are not written yet.
     pub(super) is_new: bool,
@@ -168,6 +168,7 @@ fn take(
     match catalogue::records_at(&head) {
         // Who was making it died before it had a name.
         Err(Unreadable::NoNames) if is_blank => return make(file),
+        Err(Unreadable::NoNames) if !is_writable => return read_tasks(file, home),
         at => drop(at.map_err(why)?),
     }
     let opened = if is_writable {
@@ -204,6 +205,33 @@ fn take(
         is_made: false,
         was_unclosed,
         is_writable,
+    })
+}
+
+/// Opens a multifile without names, one of SIONlib's: it is only read.
+fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
+    lock(&file, &home.path, false)?;
+    let (disk, name) = (home.disk(0), Path::new(&home.name));
+    let opened = Growing::open_to_read(&disk, name, &options(&home.name));
+    let (growing, held) = opened.map_err(|error| match error {
+        Error::Damaged { part: Part::Blocks, .. } => Unfit::Gaps.into(),
+        error => Unfit::of_set(&home.path, error),
+    })?;
+    tracing::warn!(
+        "{} has no names of files: its tasks are shown by their numbers, to be read",
+        home.path.display()
+    );
+    let catalogue = tasks::catalogue(&growing, &file.metadata()?).ok_or(Unfit::Names)?;
+    Ok(Opened {
+        lock: file.into(),
+        growing,
+        lens: held.lens,
+        catalogue,
+        names: (0, 0),
+        is_new: false,
+        is_made: false,
+        was_unclosed: false,
+        is_writable: false,
     })
 }
 

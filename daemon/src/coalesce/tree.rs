@@ -238,6 +238,13 @@ impl Tree {
         Ok(found)
     }
 
+    /// The name of an inode in a folder.
+    pub(super) fn name_in(&self, folder: &CStr, inode: u64) -> Option<Vec<u8>> {
+        debug_assert!(inode != 0, "inodes have numbers");
+        let mut names = self.catalogue.names(self.find(folder, true).ok()?.inode?)?.iter();
+        names.find(|(_, found)| **found == inode).map(|(name, _)| name.clone())
+    }
+
     /// The names in a folder, and what each stands for.
     pub(super) fn names(&self, folder: u64) -> Result<Vec<(NameKind, &[u8])>, Errno> {
         let names = self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;

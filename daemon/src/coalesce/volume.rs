@@ -111,7 +111,8 @@ impl Volume {
         let used: BTreeSet<u64> = tree.tasks().collect();
         let count = opened.lens.len() as u64;
         let is_twice = tree.tasks().count() > used.len();
-        if is_twice || used.iter().any(|task| *task == 0 || *task >= count) {
+        let first = u64::from(opened.names != (0, 0)); // Behind that of the names.
+        if is_twice || used.iter().any(|task| *task < first || *task >= count) {
             // They speak of tasks that it does not have, or of one twice.
             return Err(Unfit::Names.into());
         }

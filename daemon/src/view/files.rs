@@ -136,7 +136,10 @@ impl Folder {
             return Ok(known);
         }
         let path = view.path(node)?;
-        let names = Rc::new(view.core.storage.list(&path).await.map_err(errno)?);
+        let mut names = view.core.storage.list(&path).await.map_err(errno)?;
+        // These are told of in any case.
+        names.retain(|(_, name)| !matches!(&name[..], b"." | b".."));
+        let names = Rc::new(names);
         *self.0.borrow_mut() = Some(Rc::clone(&names));
         Ok(names)
     }

@@ -62,13 +62,13 @@ impl Mounted {
     /// helper.
     pub(super) fn at(local: &Path, is_read_only: bool) -> io::Result<Self> {
         clear(local)?;
-        if found_at(local).is_some() {
+        if view_at(local).is_some() {
             return Err(Errno::BUSY.into());
         }
         let is_for_all = geteuid().is_root();
         let mount = if is_for_all { mount_directly } else { mount_by_helper };
         let device = mount(local, is_read_only)?;
-        let number = found_at(local).ok_or(Errno::NOENT)?;
+        let number = view_at(local).ok_or(Errno::NOENT)?;
         Ok(Self { local: local.to_owned(), device, number, is_for_all })
     }
 }
@@ -122,7 +122,7 @@ fn mount_by_helper(local: &Path, is_read_only: bool) -> io::Result<OwnedFd> {
 /// Takes a view away; who has files of it open keeps these.
 pub(super) fn take_away(local: &Path, number: u64) -> io::Result<()> {
     // Somebody else's may be over it, or it may have been taken away by hand.
-    if found_at(local) != Some(number) {
+    if view_at(local) != Some(number) {
         return Ok(());
     }
     detach(local)
@@ -147,7 +147,7 @@ fn detach(local: &Path) -> io::Result<()> {
 pub fn clear(local: &Path) -> io::Result<()> {
     // A killed job may have been mounted over another.
     for _ in 0..LAYERS_MAX {
-        if found_at(local).is_none() || is_served(local) {
+        if view_at(local).is_none() || is_served(local) {
             return Ok(());
         }
         detach(local)?;
@@ -165,16 +165,38 @@ fn is_served(local: &Path) -> bool {
     !matches!(found, Ok(Some(Errno::NOTCONN | Errno::CONNABORTED)))
 }
 
-/// The device number of the view that is mounted at a folder, over all else.
-fn found_at(local: &Path) -> Option<u64> {
-    let mounts = fs::read("/proc/self/mountinfo").ok()?;
-    let lines = mounts.split(|byte| *byte == b'\n');
-    let (is_ours, number) = lines.filter_map(|line| mount_of(line, local)).next_back()?;
-    is_ours.then_some(number)
+/// A mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A view; its device number.
+    View(u64),
+    /// Any other; true if it is read-only.
+    Other(bool),
 }
 
-/// True if a line of `mountinfo` is a view's, and its device number, if it is mounted at `local`.
-fn mount_of(line: &[u8], local: &Path) -> Option<(bool, u64)> {
+/// The device number of the view that is mounted at a folder, over all else.
+fn view_at(local: &Path) -> Option<u64> {
+    match found_at(local)? {
+        Found::View(number) => Some(number),
+        Found::Other(_) => None,
+    }
+}
+
+/// What is mounted at a folder, over all else.
+pub(crate) fn found_at(local: &Path) -> Option<Found> {
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let lines = mounts.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| mount_of(line, local)).next_back()
+}
+
+/// True if a view is mounted at a folder, this job's or another's.
+#[must_use]
+pub fn is_mounted(local: &Path) -> bool {
+    view_at(local).is_some()
+}
+
+/// The mount that a line of `mountinfo` tells of, if it is at `local`.
+fn mount_of(line: &[u8], local: &Path) -> Option<Found> {
     let line = std::str::from_utf8(line).ok()?;
     let mut fields = line.split(' ');
     let (major, minor) = fields.nth(2)?.split_once(':')?;
@@ -183,8 +205,10 @@ fn mount_of(line: &[u8], local: &Path) -> Option<(bool, u64)> {
     if unescaped(place) != local {
         return None;
     }
+    let is_read_only = fields.next()?.split(',').any(|option| option == "ro");
     let (_, system) = line.split_once(" - ")?;
-    Some((system.split(' ').next() == Some(TYPE), number))
+    let is_view = system.split(' ').next() == Some(TYPE);
+    Some(if is_view { Found::View(number) } else { Found::Other(is_read_only) })
 }
 
 /// A path of `mountinfo`, in which blanks and the like are three octal digits.
@@ -213,10 +237,12 @@ mod tests {
     fn view_is_found_by_its_type_and_its_place() {
         let line = b"36 35 0:45 / /data/a\\040b rw,nosuid - fuse.kakehi kakehi rw,user_id=0";
         let found = |place: &str| mount_of(line, Path::new(place));
-        assert_eq!(found("/data/a b"), Some((true, makedev(0, 45))));
+        assert_eq!(found("/data/a b"), Some(Found::View(makedev(0, 45))));
         assert_eq!(found("/data/a"), None);
         let other = b"36 35 8:1 / /data rw shared:1 - ext4 /dev/sda1 rw";
-        assert_eq!(mount_of(other, Path::new("/data")), Some((false, makedev(8, 1))));
+        assert_eq!(mount_of(other, Path::new("/data")), Some(Found::Other(false)));
+        let other = b"36 35 8:1 /x /data ro,relatime - ext4 /dev/sda1 rw";
+        assert_eq!(mount_of(other, Path::new("/data")), Some(Found::Other(true)));
         assert_eq!(mount_of(b"", Path::new("/")), None);
     }
 }

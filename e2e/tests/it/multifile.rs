@@ -40,7 +40,7 @@ fn succeeds(command: &mut Command) {
 }
 
 /// The program, linked with the static library of the build.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../multifile/capi/include");
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("multifile");
     let library = kakehi().with_file_name("libsion.a");

@@ -33,7 +33,7 @@ const STRESSORS: &str = "
     hdd seek fallocate rename link symlink dentry dir dirdeep filename flock lockf lockofd locka
     fcntl fiemap file-ioctl utime chmod chown fstat iomix access getdent handle lease open revio
     sendfile splice sync-file touch xattr readahead";
-/// Calls of `posix` that differ in mapped and coalesced folders, and why
+/// Calls of `posix` that differ in mapped and coalesced folders without a view, and why
 /// (`docs/guide/remote.md`).
 const NOT_REMOTE: [(&str, &str); 15] = [
     ("listed_inodes_are_statted(\".\")", "a mirror's names have inode numbers of their own"),
@@ -83,7 +83,7 @@ fn posix_calls_answer_as_the_kernels_in_coalesced_and_remote_folders() {
     let native = posix(&folder, "native", |command| command);
     let map = format!("{}=kept.sion", folder.join("coalesced").display());
     let found = posix(&folder, "coalesced", |_| {
-        let mut command = kakehi_run(&folder, &["--coalesce", &map]);
+        let mut command = kakehi_run(&folder, &["--view", "none", "--coalesce", &map]);
         command.current_dir(folder.path());
         command
     });
@@ -95,7 +95,11 @@ fn posix_calls_answer_as_the_kernels_in_coalesced_and_remote_folders() {
     let words = if is_root() { &NOBODY[..] } else { &["env"] };
     let wrapper: Vec<_> = words.iter().map(Path::new).collect();
     let server = Server::start_under(&wrapper, &folder, Scheme::Tcp);
-    let found = posix(&folder, "local", |_| server.run(&folder));
+    let found = posix(&folder, "local", |_| {
+        let mut command = server.run(&folder);
+        command.env("KAKEHI_VIEW", "none");
+        command
+    });
     compare("remote", &native, &found, &NOT_REMOTE);
     server.end();
 }

@@ -1,5 +1,10 @@
 //! Folders as file systems: for programs that the library does not reach, beside those it does.
 
+mod handed;
+mod killed;
+mod sealed;
+mod tasks;
+
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
@@ -7,15 +12,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use rustix::process::Signal;
-
 use crate::{
     bad_input::{as_nobody, install},
-    coalesce::kill_all,
-    harness::{
-        Folder, Running, SOON, kakehi, kakehi_run, processes_of, python, random, run, skip,
-        succeed, text, wait_for,
-    },
+    harness::{Folder, SOON, kakehi, kakehi_run, note, python, random, run, skip, succeed, text},
     jobs::ready,
     remote::{
         LONG, local,
@@ -38,7 +37,7 @@ fn mapping(folder: &Folder, server: &Server) -> Command {
 }
 
 /// True if this machine lets this user mount; says loudly that `what` was not tested where not.
-fn can_mount(what: &str) -> bool {
+pub(crate) fn can_mount(what: &str) -> bool {
     let folder = Folder::new();
     let output = run(coalescing(&folder, "always").arg("true"), SOON);
     if !output.status.success() {
@@ -204,50 +203,6 @@ fn locks_of_strangers_and_of_the_library_exclude_each_other() {
 }
 
 #[test]
-fn view_of_a_killed_daemon_fails_at_once_and_is_gone_after_the_run() {
-    if !can_mount("a killed view") {
-        return;
-    }
-    let folder = Folder::new();
-    let begun = folder.join("begun");
-    let script = "exec 3>\"$0/f\"; : >\"$1\"; while echo x >&3; do sleep 0.01; done 2>/dev/null; \
-        cat \"$0/f\" 2>/dev/null; echo over";
-    for round in 0..5 {
-        fs::remove_file(&begun).ok();
-        let mut command = coalescing(&folder, "always");
-        strange(&mut command).args(["sh", "-c", script]).arg(local(&folder)).arg(&begun);
-        let mut running = Running::start(&mut command);
-        assert!(wait_for(SOON, || begun.exists()), "round {round}");
-        assert!(is_mounted(&local(&folder)));
-        let daemon = processes_of(folder.path());
-        let daemon = daemon.iter().find(|(_, said)| said.contains(" serve ")).expect("a daemon");
-        let pid = rustix::process::Pid::from_raw(daemon.0).expect("a process");
-        rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
-        assert_eq!(running.wait(SOON).code(), Some(125), "round {round}");
-        assert!(!is_mounted(&local(&folder)), "round {round}");
-    }
-    assert_eq!(succeed(coalescing(&folder, "always").args(["echo", "again"]), SOON), "again\n");
-}
-
-#[test]
-fn view_that_a_killed_job_has_left_is_taken_away_by_the_next_run() {
-    if !can_mount("a view that was left") {
-        return;
-    }
-    let folder = Folder::new();
-    let mut command = coalescing(&folder, "always");
-    let mut running = Running::start(command.args(["sleep", "60"]));
-    assert!(wait_for(SOON, || is_mounted(&local(&folder))));
-    kill_all(&folder);
-    running.wait(SOON);
-    assert!(is_mounted(&local(&folder)), "nobody was left to take it away");
-    let mut command = coalescing(&folder, "always");
-    strange(&mut command).args(["sh", "-c", "echo 1 >\"$0/f\"; cat \"$0/f\""]).arg(local(&folder));
-    assert_eq!(succeed(&mut command, SOON), "1\n");
-    assert!(!is_mounted(&local(&folder)));
-}
-
-#[test]
 fn second_job_is_told_that_a_folder_shows_another_ones_files() {
     if !can_mount("two views of a folder") {
         return;
@@ -268,12 +223,79 @@ fn second_job_is_told_that_a_folder_shows_another_ones_files() {
 }
 
 #[test]
-fn folder_is_not_mounted_where_that_is_not_wanted() {
+fn folder_is_mounted_unless_that_is_not_wanted() {
+    if !can_mount("a view by default") {
+        return;
+    }
     let folder = Folder::new();
-    let script = "echo 1 >\"$0/f\"; cat \"$0/f\"; grep -c \" $0 \" /proc/self/mountinfo; true";
-    let mut command = coalescing(&folder, "none");
-    let said = succeed(command.args(["sh", "-c", script]).arg(local(&folder)), SOON);
-    assert_eq!(said, "1\n0\n");
+    let script = "echo 1 >\"$0/f\"; cat \"$0/f\"; \
+        grep -c \" $0 .* - fuse.kakehi\" /proc/self/mountinfo; true";
+    let flag = format!("{}={}", local(&folder).display(), folder.join("kept.sion").display());
+    let mut default = kakehi_run(&folder, &["--coalesce", &flag]);
+    for (command, mounts) in [(&mut default, 1), (&mut coalescing(&folder, "none"), 0)] {
+        let said = succeed(command.args(["sh", "-c", script]).arg(local(&folder)), SOON);
+        assert_eq!(said, format!("1\n{mounts}\n"));
+    }
+}
+
+/// By the requests that the daemon reads off its device.
+#[test]
+fn programs_of_the_library_ask_nothing_of_a_view() {
+    if !can_mount("requests of a view") || Command::new("strace").arg("-V").output().is_err() {
+        return skip("requests of a view", "strace not found");
+    }
+    let folder = Folder::new();
+    let script = "
+import os, sys
+for number in range(100):
+    name = '%s/f%d' % (sys.argv[1], number)
+    with open(name, 'w') as file:
+        file.write('x' * number)
+    assert os.stat(name).st_size == number and open(name).read() == 'x' * number
+    os.rename(name, name + 'r')
+    os.unlink(name + 'r')
+";
+    let requests = |library: &str| {
+        let run = coalescing(&folder, "always");
+        let log = folder.join(&format!("trace{}", library.len()));
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-y", "-qq", "-s", "0", "-e", "trace=readv", "-o"]).arg(&log);
+        traced.arg(run.get_program()).args(run.get_args());
+        for (name, value) in run.get_envs() {
+            match value {
+                Some(value) => traced.env(name, value),
+                None => traced.env_remove(name),
+            };
+        }
+        traced.arg("env").args((!library.is_empty()).then_some(library));
+        succeed(traced.args(["python3", "-c", script]).arg(local(&folder)), LONG);
+        let trace = fs::read_to_string(&log).expect("a trace");
+        let is_request = |line: &&str| {
+            line.contains("</dev/fuse>") && !line.contains(" = -1 ") && line.contains(" = ")
+        };
+        trace.lines().filter(is_request).count()
+    };
+    let (served, strange) = (requests(""), requests("LD_PRELOAD="));
+    note(&format!(
+        "requests of a view: {served} by a program of the library, {strange} by another"
+    ));
+    // The kernel introduces itself, and `kakehi run` looks whether somebody is there.
+    assert!(served <= 4 && strange > 500, "{served} and {strange}");
+}
+
+#[test]
+fn program_that_starts_in_a_mapped_folder_is_in_its_view() {
+    if !can_mount("the folder of a view") {
+        return;
+    }
+    let folder = Folder::new();
+    fs::create_dir(local(&folder)).expect("a folder");
+    let mut command = coalescing(&folder, "always");
+    strange(command.current_dir(local(&folder))).args(["sh", "-c", "echo 1 >f; cat f"]);
+    assert_eq!(succeed(&mut command, SOON), "1\n");
+    assert_eq!(fs::read_dir(local(&folder)).expect("there").count(), 0);
+    let mut again = coalescing(&folder, "none");
+    assert_eq!(succeed(again.arg("cat").arg(local(&folder).join("f")), SOON), "1\n");
 }
 
 /// Restores who may open the device.

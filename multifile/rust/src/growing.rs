@@ -331,6 +331,12 @@ impl<S: Storage> Growing<S> {
         self.member(file).map_or(0, |member| member.plan.header.task_count)
     }
 
+    /// Global ranks of the tasks of physical file `file`.
+    #[must_use]
+    pub fn ranks(&self, file: u32) -> &[i64] {
+        self.member(file).map_or(&[], |member| &member.plan.ranks)
+    }
+
     /// Where the chunks of a task are.
     ///
     /// # Errors

@@ -50,11 +50,12 @@ pub enum Kind {
     SyncFolder = 36,
     Lease = 37,
     Share = 38,
+    Name = 39,
 }
 
 impl Kind {
     /// Every kind, in wire order.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::Open,
         Self::Close,
         Self::Read,
@@ -93,6 +94,7 @@ impl Kind {
         Self::SyncFolder,
         Self::Lease,
         Self::Share,
+        Self::Name,
     ];
 
     /// The kind numbered `number` on the wire.
@@ -152,6 +154,7 @@ impl Kind {
             Self::SyncFolder => "fsync_folder",
             Self::Lease => "lease",
             Self::Share => "share",
+            Self::Name => "name",
         }
     }
 }

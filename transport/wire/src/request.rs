@@ -134,6 +134,12 @@ pub enum Request {
         /// True if a copy to read is wanted, whatever the file was opened for.
         is_copy: bool,
     },
+    /// Puts the path of a remote file, by which it can be opened in its folder's view, into the
+    /// lane's buffer. Completes with the path's length.
+    Name {
+        /// Slot.
+        file: u32,
+    },
     /// Puts the `struct stat` of a path into the lane's buffer.
     Stat {
         /// Length of the path.
@@ -342,7 +348,8 @@ impl Request {
             Self::Close { file }
             | Self::Sync { file }
             | Self::Datasync { file }
-            | Self::FileStat { file } => entry.set_file(file),
+            | Self::FileStat { file }
+            | Self::Name { file } => entry.set_file(file),
             Self::Materialize { file, at, is_copy } => {
                 entry.set_file(file).set_a(at).set_b(u64::from(is_copy))
             }
@@ -435,6 +442,7 @@ impl Request {
             Kind::Materialize => Self::Materialize { file, at: entry.a(), is_copy: is_set },
             Kind::Stat => Self::Stat { path_len: len, follow: first != 0 },
             Kind::FileStat => Self::FileStat { file },
+            Kind::Name => Self::Name { file },
             Kind::Truncate => Self::Truncate { file, path_len: len, len: entry.a() },
             Kind::Unlink => Self::Unlink { path_len: len },
             Kind::Rename => Self::Rename { paths, flags: len },

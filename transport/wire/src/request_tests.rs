@@ -22,6 +22,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::Materialize { file: 14, at: 99, is_copy: true },
         Request::Stat { path_len: 15, follow: true },
         Request::FileStat { file: 16 },
+        Request::Name { file: 17 },
         Request::Truncate { file: 17, path_len: 0, len: 18 },
         Request::Unlink { path_len: 19 },
         Request::Rename { paths, flags: 1 },

@@ -80,6 +80,16 @@ impl<N: Network> RemoteFile<N> {
         self.client.name_of(self.handle)
     }
 
+    /// Its path from the server's root, when it was last known to have one.
+    pub(crate) fn path(&self) -> Option<Vec<u8>> {
+        self.client.path_of(self.handle)
+    }
+
+    /// Its inode number at the server.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        self.client.identity_of(self.handle).map(|(_, inode)| inode)
+    }
+
     /// Closes the file, unless somebody else has it too. Waits for that if it was locked, or
     /// changed.
     ///

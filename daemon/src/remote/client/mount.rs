@@ -2,9 +2,12 @@
 
 use std::{
     ffi::{CStr, CString, OsStr},
-    os::unix::ffi::OsStrExt as _,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Component, Path, PathBuf},
 };
+
+/// Bytes of a path, with its end, that the kernel takes.
+const PATH_LEN_MAX: usize = 4096;
 
 /// A local folder below which files are those of a folder below the server's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,15 @@ pub(super) fn remote(mounts: &[Mount], path: &Path) -> Option<CString> {
         }
     }
     CString::new(remote).ok()
+}
+
+/// The local path of one from the server's root, if the kernel takes it; of several the first
+/// map's.
+pub(super) fn mapped(mounts: &[Mount], path: &[u8]) -> Option<Vec<u8>> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let found = |mount: &Mount| Some(mount.local.join(path.strip_prefix(&mount.remote).ok()?));
+    let local = mounts.iter().find_map(found)?.into_os_string().into_vec();
+    (local.len() < PATH_LEN_MAX).then_some(local)
 }
 
 /// A path as it came.

@@ -31,6 +31,7 @@ use super::{
     mirror::{self, Listings},
     mount::{self, Mount},
     opened::exchanges,
+    own::Own,
     pipe::{Pipe, StandIns},
 };
 use crate::{
@@ -62,6 +63,7 @@ pub(crate) struct Servers {
     pub(crate) pipes: RefCell<Vec<Weak<Pipe>>>,
     pub(crate) stand_ins: StandIns,
     pub(crate) listings: Listings,
+    pub(crate) own: Own,
 }
 
 impl Mounts {
@@ -423,6 +425,12 @@ impl Storage for Mounts {
             Located::Here(_) => Err(Errno::NOSYS.into()),
             Located::There(file) => self.settled(file).await.find_lock(call).await,
         }
+    }
+
+    fn name_in_view(&self, file: &Located) -> Option<Vec<u8>> {
+        let (Located::There(file), Some(server)) = (file, &self.server) else { return None };
+        let path = server.own.path_of(file).filter(|_| server.listings.has_view(self.process))?;
+        mount::mapped(&server.mounts, &path)
     }
 
     async fn adopt(&self, stand_in: Identity) -> io::Result<Located> {

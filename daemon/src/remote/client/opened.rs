@@ -146,6 +146,11 @@ impl Opened {
         self.files.get(&handle).map(|file| file.path.escape_ascii().to_string())
     }
 
+    /// The same, as it is.
+    pub(super) fn path(&self, handle: u32) -> Option<Vec<u8>> {
+        self.files.get(&handle).map(|file| file.path.clone())
+    }
+
     /// Device and inode of an open file.
     pub(super) fn identity(&self, handle: u32) -> Option<Identity> {
         self.files.get(&handle).map(|file| file.identity)

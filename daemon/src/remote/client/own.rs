@@ -8,6 +8,7 @@ use std::{cell::OnceCell, rc::Rc};
 
 use wire::SESSION_LEN;
 
+use super::{dial::Dial, file::RemoteFile};
 use crate::{
     coalesce::Coalesced,
     remote::server::{
@@ -24,6 +25,15 @@ impl Own {
     /// The server is this one.
     pub(crate) fn set(&self, service: &Rc<Service<Coalesced>>) {
         self.0.set(Rc::clone(service)).ok(); // There is one for a daemon's life.
+    }
+
+    /// The path of an open file. One that was opened by its number has that of the folder that it
+    /// was in then.
+    pub(super) fn path_of(&self, file: &RemoteFile<Dial>) -> Option<Vec<u8>> {
+        let path = file.path()?;
+        let name = self.0.get().zip(file.inode());
+        let name = name.and_then(|(service, inode)| service.storage.name_in(&path, inode));
+        Some(name.map_or_else(|| path.clone(), |name| [&path[..], b"/", &name].concat()))
     }
 
     /// The server, with a session that it knows.

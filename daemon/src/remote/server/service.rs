@@ -54,7 +54,7 @@ pub(crate) const KEEP: Duration = Duration::from_secs(60);
 /// State of a server, common to all clients.
 pub(crate) struct Service<S: Storage> {
     pub(crate) handle: Handle,
-    pub(super) storage: S,
+    pub(in crate::remote) storage: S,
     pub(super) unlocks: Unlocks,
     pub(super) waits: Waits,
     pub(super) grace: Grace,

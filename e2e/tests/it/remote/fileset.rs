@@ -10,6 +10,7 @@ use super::local;
 use crate::{
     harness::{Folder, SOON, kakehi_run, program, python, succeed},
     remote::server::{Scheme, Server},
+    views::can_mount,
 };
 
 /// Expected differences, as `docs/guide/remote.md` lists them.
@@ -38,6 +39,10 @@ const DIFFERENT: [(&str, &str); 22] = [
     ("splice", "EINVAL"),
 ];
 
+/// Those that come to what they do natively where there is a view.
+const IN_A_VIEW: [&str; 5] =
+    ["O_APPEND later", "copy_file_range", "mmap to write", "sendfile", "splice"];
+
 #[test]
 fn calls_come_to_what_they_do_natively_but_for_what_is_documented() {
     let Some(program) = python("remote file calls", "fileset") else { return };
@@ -54,18 +59,26 @@ fn calls_come_to_what_they_do_natively_but_for_what_is_documented() {
     let mut delegated = kakehi_run(&folder, &["--rule", &rule]);
     let delegated = delegated.args(&program).arg(folder.join("delegated")).args(other);
     assert_eq!(succeed(delegated, SOON), native);
-    let mut remote = server.run(&folder);
-    remote.args(&program).arg(local(&folder).join("remote")).args(other);
-    let remote = succeed(&mut remote, SOON);
-    let (native, mut remote) = (by_name(&native), by_name(&remote));
-    assert!(native.len() > 60 && native.keys().eq(remote.keys()), "{native:?} {remote:?}");
-    // The native file system may be one without some of them.
-    remote.retain(|name, result| native[name] != *result);
+    let native = by_name(&native);
     let expected: BTreeMap<_, _> = DIFFERENT.into_iter().collect();
-    for (name, result) in &remote {
-        assert_eq!(expected.get(name), Some(result), "{name}");
+    for view in ["none", "always"] {
+        let is_viewed = view == "always";
+        if is_viewed && !can_mount("remote file calls beside a view") {
+            continue;
+        }
+        let mut remote = server.run(&folder);
+        remote.args(&program).arg(local(&folder).join(view)).args(other).env("KAKEHI_VIEW", view);
+        let remote = succeed(&mut remote, SOON);
+        let mut remote = by_name(&remote);
+        assert!(native.len() > 60 && native.keys().eq(remote.keys()), "{native:?} {remote:?}");
+        // The native file system may be one without some of them.
+        remote.retain(|name, result| native[name] != *result);
+        for (name, result) in &remote {
+            assert_eq!(expected.get(name), Some(result), "{name}, view: {view}");
+            assert!(!is_viewed || !IN_A_VIEW.contains(name), "{name}: {result}");
+        }
+        assert_eq!(remote.contains_key("mmap to write"), !is_viewed, "this list is looked at");
     }
-    assert_eq!(remote.get("mmap to write"), Some(&"ENODEV"), "this list is looked at");
     server.end();
 }
 

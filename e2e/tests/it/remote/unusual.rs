@@ -29,6 +29,7 @@ fn what_a_program_without_the_library_writes_in_a_remote_folder_is_told_of() {
     let server = Server::start(&folder, Scheme::Tcp);
     let script = "cd \"$0\" && env -u LD_PRELOAD /bin/sh -c 'echo x >unseen'";
     let mut command = server.run(&folder);
+    command.env("KAKEHI_VIEW", "none");
     let output = run(command.args(["sh", "-c", script]).arg(local(&folder)), SOON);
     let said = text(&output.stderr);
     let path = local(&folder).join("unseen").display().to_string();

@@ -23,6 +23,7 @@ impl Request {
             Self::Materialize { .. } => Kind::Materialize,
             Self::Stat { .. } => Kind::Stat,
             Self::FileStat { .. } => Kind::FileStat,
+            Self::Name { .. } => Kind::Name,
             Self::Truncate { .. } => Kind::Truncate,
             Self::Unlink { .. } => Kind::Unlink,
             Self::Rename { .. } => Kind::Rename,

@@ -25,6 +25,16 @@ impl<N: Network> Client<N> {
         self.state.borrow().opened.name(handle)
     }
 
+    /// The same, as it is.
+    pub(crate) fn path_of(&self, handle: u32) -> Option<Vec<u8>> {
+        self.state.borrow().opened.path(handle)
+    }
+
+    /// Device and inode of an open file.
+    pub(crate) fn identity_of(&self, handle: u32) -> Option<crate::names::Identity> {
+        self.state.borrow().opened.identity(handle)
+    }
+
     /// A file was opened for this process.
     pub(crate) fn is_for(&self, handle: u32, process: Option<u16>) {
         self.state.borrow_mut().opened.is_for(handle, process);

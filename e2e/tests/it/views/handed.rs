@@ -1,0 +1,96 @@
+//! Files of programs that the library serves, which become the kernel's by their folder's view.
+
+use std::process::Command;
+
+use super::{can_mount, coalescing, mapping};
+use crate::{
+    harness::{Folder, SOON, succeed},
+    remote::{
+        local,
+        server::{Scheme, Server},
+    },
+};
+
+/// Says what calls come to that only the kernel can do.
+const CALLS: &str = "
+import errno, fcntl, mmap, os, sys
+os.chdir(sys.argv[1])
+def tell(name, call):
+    try:
+        print(name, call())
+    except OSError as why:
+        print(name, errno.errorcode[why.errno])
+def file(name, content=b'0123456789'):
+    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.write(fd, content)
+    return fd
+def shared():
+    fd = file('shared', b'x' * 100000)
+    os.lseek(fd, 5, os.SEEK_SET)
+    with mmap.mmap(fd, 0) as mapped:
+        mapped[:3] = b'abc'
+        os.pwrite(fd, b'def', 50000)
+        seen = mapped[50000:50003]
+        mapped[99997:] = b'end'
+        mapped.flush()
+    os.write(fd, b'!')
+    data = open('shared', 'rb').read()
+    return seen, data[:7], data[50000:50003], data[-3:], len(data)
+def reading():
+    fd = file('reading', b'one')
+    only = os.open('reading', os.O_RDONLY)
+    with mmap.mmap(only, 0, prot=mmap.PROT_READ) as mapped:
+        return mapped[:], os.read(only, 2), os.fstat(only).st_size
+def private():
+    with mmap.mmap(file('private'), 0, flags=mmap.MAP_PRIVATE) as mapped:
+        mapped[0:1] = b'#'
+        return mapped[:3], open('private', 'rb').read()
+def sending():
+    return os.sendfile(file('to', b''), file('from'), 2, 5), open('to', 'rb').read()
+def ranges():
+    source, target = file('source'), file('target')
+    return os.copy_file_range(source, target, 4, 1, 3), open('target', 'rb').read()
+def appending():
+    fd = file('appending')
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.write(fd, b'end')
+    return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND, os.lseek(fd, 0, os.SEEK_CUR), \
+        open('appending', 'rb').read()
+def renamed():
+    fd = file('before')
+    os.rename('before', 'after')
+    with mmap.mmap(fd, 0) as mapped:
+        mapped[0:1] = b'A'
+    return open('after', 'rb').read()
+def refused():
+    fd = os.open('shared', os.O_RDONLY)
+    return mmap.mmap(fd, 0)
+for call in (shared, reading, private, sending, ranges, appending, renamed, refused):
+    tell(call.__name__, call)
+";
+
+#[test]
+fn calls_that_only_the_kernel_can_do_are_done_where_there_is_a_view() {
+    if !can_mount("files that are left to a view") {
+        return;
+    }
+    let folder = Folder::new();
+    let plain = folder.join("plain");
+    std::fs::create_dir(&plain).expect("a folder");
+    let calls = |command: &mut Command, at: &std::path::Path| {
+        succeed(command.args(["python3", "-c", CALLS]).arg(at), SOON)
+    };
+    let expected = calls(&mut Command::new("env"), &plain);
+    assert!(expected.contains("renamed b'A123") && expected.contains("refused EACCES"));
+    let server = Server::start(&folder, Scheme::Tcp);
+    for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
+        assert_eq!(calls(&mut command, &local(&folder)), expected);
+    }
+    // Without one they fail by their own errors, and mappings to read show a copy.
+    let found = calls(&mut coalescing(&folder, "none"), &local(&folder));
+    for line in ["shared ENODEV", "sending EINVAL", "ranges EINVAL", "appending EINVAL"] {
+        assert!(found.contains(line), "{found}");
+    }
+    server.end();
+}

@@ -1,0 +1,184 @@
+//! Daemons and servers that are killed while their views are used.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{can_mount, coalescing, is_mounted, mapping, strange};
+use crate::{
+    coalesce::kill_all,
+    harness::{
+        Folder, Running, SOON, kakehi, note, pause, processes_of, random, succeed, wait_for,
+    },
+    remote::{
+        LONG, local,
+        server::{Scheme, Server},
+    },
+};
+
+/// Within which a program that uses a view learns that its daemon is gone.
+const AT_ONCE: Duration = Duration::from_secs(5);
+/// Uses a view in three ways until each fails, and says why: by calls on an open file, by names,
+/// and by a program of the library's that is in the folder.
+const USERS: &str = "
+import errno, os, sys, threading, time
+os.chdir(sys.argv[1])
+def calls():
+    file = os.open('f', os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    while True:
+        os.write(file, b'x' * 5000)
+        os.pread(file, 5000, 0)
+def names():
+    for name in os.listdir('.'):
+        if name != 'f':
+            os.rmdir(name)
+    while True:
+        os.mkdir('d')
+        os.rename('d', 'e')
+        os.rmdir('e')
+        os.listdir('.')
+said = []
+def use(calls):
+    try:
+        calls()
+    except OSError as why:
+        said.append(errno.errorcode[why.errno])
+users = [threading.Thread(target=use, args=[calls]) for calls in (calls, names)]
+for user in users: user.start()
+open(sys.argv[2], 'w').close()
+for user in users: user.join()
+print(*sorted(said))
+";
+
+fn kill_daemon(folder: &Folder) {
+    let processes = processes_of(folder.path());
+    let daemon = processes.iter().find(|(_, said)| said.contains(" serve ")).expect("a daemon");
+    kill_process(Pid::from_raw(daemon.0).expect("a process"), Signal::KILL).expect("it runs");
+}
+
+/// Kills daemons of views that are in use, in a random moment of that.
+fn kill_daemons(rounds: u32) {
+    if !can_mount("killed views") {
+        return;
+    }
+    let folder = Folder::new();
+    let begun = folder.join("begun");
+    let mut rng = random("killed views");
+    let mut slowest = Duration::ZERO;
+    for round in 0..rounds {
+        fs::remove_file(&begun).ok();
+        let mut command = coalescing(&folder, "always");
+        if round % 2 == 0 {
+            strange(&mut command);
+        }
+        command.args(["python3", "-c", USERS]).arg(local(&folder)).arg(&begun);
+        let mut running = Running::start(&mut command);
+        assert!(wait_for(SOON, || begun.exists()), "round {round}");
+        assert!(is_mounted(&local(&folder)));
+        pause(Duration::from_micros(rng.u64(0..20_000)));
+        kill_daemon(&folder);
+        let killed = Instant::now();
+        let code = running.wait(SOON).code();
+        slowest = slowest.max(killed.elapsed());
+        assert_eq!(code, Some(125), "round {round}");
+        assert!(!is_mounted(&local(&folder)), "round {round}");
+        let mut command = coalescing(&folder, "always");
+        assert_eq!(succeed(command.args(["echo", "again"]), SOON), "again\n", "round {round}");
+    }
+    note(format_args!("programs ended {slowest:.1?} after the daemon of their view"));
+    assert!(slowest < AT_ONCE, "{slowest:?}");
+    assert!(!is_mounted(&local(&folder)));
+}
+
+#[test]
+fn view_of_a_killed_daemon_fails_at_once_and_is_gone_after_the_run() {
+    kill_daemons(10);
+}
+
+#[test]
+#[ignore = "minutes: for `make soak`"]
+fn hundred_killed_daemons_leave_no_view() {
+    kill_daemons(100);
+}
+
+#[test]
+fn view_that_a_killed_job_has_left_is_taken_away_by_the_next_run() {
+    if !can_mount("a view that was left") {
+        return;
+    }
+    let folder = Folder::new();
+    let mut command = coalescing(&folder, "always");
+    let mut running = Running::start(command.args(["sleep", "60"]));
+    assert!(wait_for(SOON, || is_mounted(&local(&folder))));
+    kill_all(&folder);
+    running.wait(SOON);
+    assert!(is_mounted(&local(&folder)), "nobody was left to take it away");
+    let mut command = coalescing(&folder, "always");
+    strange(&mut command).args(["sh", "-c", "echo 1 >\"$0/f\"; cat \"$0/f\""]).arg(local(&folder));
+    assert_eq!(succeed(&mut command, SOON), "1\n");
+    assert!(!is_mounted(&local(&folder)));
+}
+
+/// Somebody is in the folder, and has a file of it open, when its daemon is killed and another one
+/// is started.
+#[test]
+fn daemon_is_started_again_under_a_view_that_is_in_use() {
+    if !can_mount("a view that is mounted again") {
+        return;
+    }
+    let folder = Folder::new();
+    let (kept, at) = (folder.join("kept.sion"), folder.join("at"));
+    let kakehi = |words: &[&str], paths: &[&Path]| {
+        let mut command = Command::new(kakehi());
+        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+        succeed(command.args(words).args(paths), SOON)
+    };
+    kakehi(&["mount"], &[&kept, &at]);
+    for round in 0..3 {
+        let begun = folder.join("begun");
+        fs::remove_file(&begun).ok();
+        let mut user = Command::new("python3");
+        user.args(["-c", USERS]).arg(&at).arg(&begun);
+        user.stdout(Stdio::null());
+        let mut user = Running::start(&mut user);
+        assert!(wait_for(SOON, || begun.exists()), "round {round}");
+        kill_daemon(&folder);
+        kakehi(&["mount"], &[&kept, &at]);
+        user.wait(SOON);
+        fs::write(at.join(format!("round{round}")), "mounted again").expect("served");
+    }
+    kakehi(&["umount"], &[&at]);
+    assert!(!is_mounted(&at));
+    succeed(Command::new(self::kakehi()).args(["multifile", "verify"]).arg(&kept), SOON);
+}
+
+/// The server of a view is killed and started again: its users wait, and nothing is lost.
+#[test]
+fn users_of_a_view_outlive_its_server() {
+    if !can_mount("the server of a view") {
+        return;
+    }
+    let folder = Folder::new();
+    let mut server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\"; for i in $(seq 300); do echo $i >>log; cat log >copy; done";
+    let mut command = mapping(&folder, &server);
+    strange(&mut command).args(["sh", "-c", script]).arg(local(&folder));
+    let mut running = Running::start(&mut command);
+    let log = server.job().join("log");
+    for lines in [20, 120] {
+        let has = || fs::read(&log).is_ok_and(|log| log.len() > lines);
+        assert!(wait_for(LONG, has));
+        server.kill_and_restart();
+    }
+    assert!(running.wait(LONG).success());
+    let expected: String = (1..=300).map(|i| format!("{i}\n")).collect();
+    for name in ["log", "copy"] {
+        assert_eq!(fs::read_to_string(server.job().join(name)).expect("there"), expected);
+    }
+    server.end();
+}
