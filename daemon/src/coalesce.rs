@@ -347,7 +347,7 @@ impl Storage for Coalesced {
     async fn seek(&self, file: &Open, to: SeekFrom) -> io::Result<u64> {
         match file {
             Open::Plain(file) => self.machine.seek(file, to).await,
-            Open::Packed(file) => self.current(file).await.seek(to),
+            Open::Packed(file) => self.current(file).await.seek(to).await,
         }
     }
 

@@ -271,12 +271,18 @@ static void descriptors(void)
 {
     static char text[] = "0123456789", got[20];
     struct iovec none[1] = {{text, 0}}, two[2] = {{got, 4}, {got + 4, 8}};
-    int fd = open("data", O_RDWR | O_CREAT | O_TRUNC, 0644), number, second;
+    int fd = open("data", O_RDWR | O_CREAT | O_TRUNC, 0644), number, second, yes = 1, no = 0;
     SAY(write(fd, text, 10));
     SAY(lseek(fd, -1, SEEK_SET));
     SAY(lseek(fd, -11, SEEK_END));
     SAY(lseek(fd, 0, 99));
     SAY(lseek(fd, 0, SEEK_CUR));
+    SAY(lseek(fd, 1L << 50, SEEK_SET));
+    SAY(lseek(fd, 0, SEEK_CUR));
+    SAY(ioctl(fd, FIONBIO, &yes));
+    SAY(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    SAY(ioctl(fd, FIONBIO, &no));
+    SAY(fcntl(fd, F_GETFL) & O_NONBLOCK);
     SAY(lseek(fd, 3, SEEK_DATA));
     SAY(lseek(fd, 10, SEEK_DATA));
     SAY(lseek(fd, 2, SEEK_HOLE));

@@ -47,7 +47,7 @@ impl Client {
         extra: &[u8],
         request: impl FnOnce(u32) -> Request,
     ) -> io::Result<Answer> {
-        self.ask(path, extra, request).unwrap_or(Err(Errno::IO))
+        self.ask(path, extra, request).unwrap_or_else(|| Err(self.unserved()))
     }
 
     /// Asks for a status.

@@ -22,6 +22,7 @@ use crate::{
     connection::{Connection, Failure, knock},
     file::{FILES_MAX, FileEntry, Files},
     marks::Marks,
+    socket::with_one_more,
     table::{Entry, Table},
     tables::Tables,
     umask::UNKNOWN_UMASK,
@@ -134,6 +135,8 @@ pub struct Client {
     /// It has changed its root folder.
     pub(crate) has_own_root: AtomicBool,
     is_unreachable: AtomicBool,
+    /// Set when the last try to connect found all of the program's numbers taken.
+    lacks_number: AtomicBool,
     /// The daemon is there, but had no room for this process.
     is_refused_as_full: AtomicBool,
     /// The loss of the connection has been dealt with.
@@ -180,6 +183,7 @@ impl Client {
             is_confined: AtomicBool::new(false),
             has_own_root: AtomicBool::new(false),
             is_unreachable: AtomicBool::new(false),
+            lacks_number: AtomicBool::new(false),
             is_refused_as_full: AtomicBool::new(false),
             is_swept: AtomicBool::new(false),
             job: Once::new(),
@@ -303,10 +307,16 @@ impl Client {
             return None;
         }
         self.examine_from_now_on();
-        let connection = match Connection::open(config, self.host, tables, &self.watch.recorder) {
+        let recorder = &self.watch.recorder;
+        let connection = match Connection::open(config, self.host, tables, recorder, place) {
             Ok(connection) => {
                 self.table.set(connection.socket.number(), Entry::Own);
-                place.set(connection).ok()
+                self.lacks_number.store(false, Ordering::Relaxed);
+                Some(connection)
+            }
+            Err(Failure::NoNumber) => {
+                self.lacks_number.store(true, Ordering::Relaxed);
+                None
             }
             Err(failure) => {
                 let is_full = matches!(failure, Failure::Refused(Refusal::Full, _));
@@ -324,6 +334,16 @@ impl Client {
     pub(crate) fn all_connections(&'static self) -> impl Iterator<Item = &'static Connection> {
         let count = self.current.load(Ordering::Acquire) + 1;
         self.connections.iter().take(count).rev().filter_map(Once::get)
+    }
+
+    /// Error of a call on a remote file without a [`connection`](Self::connection).
+    pub(crate) fn unserved(&self) -> io::Errno {
+        let lacks_number = self.lacks_number.load(Ordering::Relaxed);
+        if lacks_number && !self.is_unreachable.load(Ordering::Relaxed) {
+            io::Errno::MFILE
+        } else {
+            io::Errno::IO
+        }
     }
 
     /// Why there is no [`connection`](Self::connection).
@@ -356,7 +376,8 @@ impl Client {
         // The daemon's folder has a link to the job segment, by way of the daemon's own in `/proc`.
         let mut path = [0; PATH_MAX];
         let link = config.path_of(b"job", &mut path)?;
-        let opened = fs::open(link, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let opened =
+            with_one_more(|| fs::open(link, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()));
         let job = match opened.and_then(Job::open) {
             Ok(job) => self.job.set(job).ok(),
             // To a process of another container, which is to be asked then.
@@ -365,7 +386,7 @@ impl Client {
             }
             Err(_) => None,
         };
-        if job.is_none() {
+        if job.is_none() && !self.lacks_number.load(Ordering::Relaxed) {
             self.has_no_job.store(true, Ordering::Relaxed);
         }
         job

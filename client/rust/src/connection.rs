@@ -66,6 +66,8 @@ pub(crate) enum Failure {
     Refused(Refusal, u32),
     /// It could not be reached, or does not speak the protocol.
     Unreachable,
+    /// The program has taken all numbers of descriptors. It may give some back.
+    NoNumber,
 }
 
 /// A request that was sent, to be waited for.
@@ -123,17 +125,31 @@ pub(crate) struct Lane<'a> {
 }
 
 impl Connection {
-    /// Connects to the daemon that the settings name.
+    /// Connects to the daemon that the settings name, and leaves the connection in `place`.
     pub(crate) fn open(
         config: &Config,
         host: &'static dyn Host,
         tables: &'static Tables,
         recorder: &'static Recorder,
-    ) -> Result<Self, Failure> {
+        place: &'static Once<Self>,
+    ) -> Result<&'static Self, Failure> {
+        let met = dial::meet(config, host)?;
+        Self::keep(met, config, host, tables, recorder, place)
+    }
+
+    /// A connection is long, and is moved once or twice: this frame is not below a greeting's.
+    #[inline(never)]
+    fn keep(
+        met: dial::Met,
+        config: &Config,
+        host: &'static dyn Host,
+        tables: &'static Tables,
+        recorder: &'static Recorder,
+        place: &'static Once<Self>,
+    ) -> Result<&'static Self, Failure> {
         let fence_timeout = config.fence_timeout;
-        let dial::Met { socket, daemon, welcome, passed } = dial::meet(config, host)?;
+        let dial::Met { socket, daemon, welcome, segments: [session, job] } = met;
         let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;
-        let [Some(session), Some(job)] = passed else { return Err(Failure::Unreachable) };
         let session = Session::open(session).map_err(|_| Failure::Unreachable)?;
         let job = Job::open(job).map_err(|_| Failure::Unreachable)?;
         tables.slots.lock().map_err(|_| Failure::Unreachable)?.credit(welcome.file_credit);
@@ -142,7 +158,7 @@ impl Connection {
         arena.cover(arena_len);
         let block = arena.take(arena::BLOCK).ok_or(Failure::Unreachable)?;
         drop(arena);
-        Ok(Self {
+        let made = place.set(Self {
             session,
             job,
             slots: &tables.slots,
@@ -166,7 +182,8 @@ impl Connection {
             fence_timeout,
             patience: Patience::new(),
             recorder,
-        })
+        });
+        made.map_err(|_| Failure::Unreachable)
     }
 
     /// The session's number at the daemon.

@@ -55,7 +55,7 @@ impl Client {
         if let Some(opened) = self.open_at_rest(path, flags) {
             return opened;
         }
-        let connection = self.connection().ok_or(Errno::IO)?;
+        let connection = self.connection().ok_or_else(|| self.unserved())?;
         let slot = Slot::take(connection, Holder::Server).ok_or(Errno::MFILE)?;
         match self.open_file(slot, path, flags - OFlags::DIRECT, mode) {
             // Not a regular file: a folder can be opened to be read.

@@ -292,11 +292,12 @@ impl Packed {
     }
 
     /// All of a file is data, as POSIX allows.
-    pub(super) fn seek(&self, to: SeekFrom) -> io::Result<u64> {
+    pub(super) async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
         let size = self.volume.size(&self.volume.node(&self.live)?);
         match to {
             SeekFrom::Data(at) if at < size => Ok(at),
             SeekFrom::Hole(at) if at < size => Ok(size),
+            SeekFrom::Start(at) => self.volume.check_reach(at).await.map(|()| at),
             SeekFrom::Data(_) | SeekFrom::Hole(_) => Err(Errno::NXIO.into()),
             _ => Err(Errno::INVAL.into()),
         }

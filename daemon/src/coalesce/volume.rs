@@ -16,7 +16,7 @@ use std::{
 use executor::Notify;
 use multifile::{Disk, Growing, NewFile, catalogue, layout::Place};
 use rustix::{
-    fs::fstat,
+    fs::{SeekFrom, fstat},
     io::Errno,
     process::{getegid, geteuid, getgroups},
 };
@@ -32,7 +32,10 @@ use super::{
     tree::{Tree, User},
     unfit::Unfit,
 };
-use crate::{mail::lock, storage::Machine};
+use crate::{
+    mail::lock,
+    storage::{Machine, Storage as _},
+};
 
 /// Part of all tasks that those of files that are gone have to be before it is worth an `fsync` to
 /// have them free.
@@ -341,6 +344,16 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a file can reach to `at` where its physical file keeps as few as any does.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the file system has no file that is so long.
+    pub(super) async fn check_reach(&self, at: u64) -> io::Result<()> {
+        let physical_at = at.checked_mul(u64::from(self.shape.wide.first)).ok_or(Errno::INVAL)?;
+        self.machine.seek(&self.physical()?, SeekFrom::Start(physical_at)).await.map(drop)
     }
 
     pub(super) fn machine(&self) -> &Machine {

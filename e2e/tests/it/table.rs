@@ -10,8 +10,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    harness::{Daemon, Folder, Running, kakehi, program},
+    harness::{Daemon, Folder, Running, SOON, kakehi, kakehi_run, program, succeed},
     preload::{compile, same_in_every_way},
+    remote::server::{Scheme, Server},
 };
 
 const PROCESSES: usize = 1000;
@@ -21,6 +22,31 @@ const TIME: Duration = Duration::from_secs(300);
 #[test]
 fn library_takes_no_number_of_a_program() {
     same_in_every_way(&compile("scanned.c", "cc", &[]));
+}
+
+#[test]
+fn program_that_uses_up_its_numbers_is_answered_in_its_own_folder_as_natively() {
+    same_in_every_way(&compile("filled.c", "cc", &[]));
+}
+
+#[test]
+fn program_that_uses_up_its_numbers_is_answered_in_mapped_folders_as_natively() {
+    let folder = Folder::new();
+    let [native, local] = ["native", "local"].map(|name| folder.join(name));
+    for place in [&native, &local] {
+        fs::create_dir(place).expect("a folder");
+    }
+    let expected = succeed(Command::new(program("filled")).current_dir(&native), SOON);
+
+    let map = format!("{}={}", local.display(), folder.join("kept.sion").display());
+    let mut command = kakehi_run(&folder, &["--coalesce", &map]);
+    assert_eq!(succeed(command.arg(program("filled")).current_dir(&local), SOON), expected);
+
+    let server = Server::start(&folder, Scheme::Tcp);
+    fs::create_dir(server.job()).expect("a folder");
+    let mut command = server.run(&folder);
+    assert_eq!(succeed(command.arg(program("filled")).current_dir(&local), SOON), expected);
+    server.end();
 }
 
 #[test]

@@ -16,7 +16,8 @@ use crate::{
     client::Host,
     clock::now,
     config::{Config, PATH_MAX},
-    passing::{Passed, receive_with},
+    passing::receive_with,
+    socket::with_one_more,
 };
 
 /// A daemon that has answered.
@@ -25,17 +26,22 @@ pub(super) struct Met {
     /// The number of its process, if it has one here.
     pub(super) daemon: Option<Pid>,
     pub(super) welcome: Welcome,
-    pub(super) passed: Passed,
+    /// The segments of the session and of the job.
+    pub(super) segments: [OwnedFd; 2],
 }
 
 /// Connects and greets.
 pub(super) fn meet(config: &Config, host: &dyn Host) -> Result<Met, Failure> {
-    let met = match greet(config, host) {
+    let greet = || with_one_more(|| greet(config, host));
+    let met = match greet() {
         // By a process that stood by for the daemon, which serves by now.
-        Err(Errno::CONNRESET) => greet(config, host),
+        Err(Errno::CONNRESET) => greet(),
         met => met,
     };
-    met.map_err(|_| Failure::Unreachable)
+    met.map_err(|errno| match errno {
+        Errno::MFILE | Errno::NFILE => Failure::NoNumber,
+        _ => Failure::Unreachable,
+    })?
 }
 
 /// Has the daemon started, if somebody stands by for it. Waits for nothing.
@@ -53,8 +59,10 @@ pub(crate) fn knock(config: &Config) {
     }
 }
 
-/// `CONNRESET`: the connection was closed without a word.
-fn greet(config: &Config, host: &dyn Host) -> io::Result<Met> {
+/// `CONNRESET`: the connection was closed without a word. `MFILE`: the process has no number left
+/// for what came. Its frame is gone before that of who keeps what it returns.
+#[inline(never)]
+fn greet(config: &Config, host: &dyn Host) -> io::Result<Result<Met, Failure>> {
     let (socket, daemon) = dial(config, host)?;
     let greeting = Greeting { rank: config.rank, ..Greeting::new(Role::Client) }.encode();
     match send(&socket, &greeting, SendFlags::NOSIGNAL) {
@@ -75,10 +83,17 @@ fn greet(config: &Config, host: &dyn Host) -> io::Result<Met> {
         return Err(Errno::CONNRESET);
     }
     let welcome = Welcome::decode(bytes.get(..len).unwrap_or_default());
-    Ok(Met { socket, daemon, welcome: welcome.map_err(|_| Errno::PROTO)?, passed })
+    let welcome = welcome.map_err(|_| Errno::PROTO)?;
+    if let Err(why) = welcome.outcome() {
+        return Ok(Err(Failure::Refused(why, welcome.version)));
+    }
+    // The kernel keeps what it has no free number for.
+    let [Some(session), Some(job)] = passed else { return Err(Errno::MFILE) };
+    Ok(Ok(Met { socket, daemon, welcome, segments: [session, job] }))
 }
 
 /// Connects to the daemon of the job; returns the number of its process here, too.
+#[inline(never)]
 fn dial(config: &Config, host: &dyn Host) -> io::Result<(OwnedFd, Option<Pid>)> {
     let mut path = [0; PATH_MAX];
     let path = config.path_of(b"socket", &mut path).ok_or(Errno::NAMETOOLONG)?;

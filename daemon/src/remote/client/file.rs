@@ -8,7 +8,7 @@ use rustix::{
     io::Errno,
 };
 use uring::{Buffer, Buffers};
-use wire::{FileSystem, FoundLock, PIECE_LEN_MAX, Request, SEEK_DATA, SEEK_HOLE, Status};
+use wire::{FileSystem, FoundLock, PIECE_LEN_MAX, Request, SEEK_DATA, SEEK_HOLE, SEEK_SET, Status};
 
 use super::requests::{Client, Network};
 use crate::{
@@ -211,6 +211,7 @@ impl<N: Network> RemoteFile<N> {
 
     pub(crate) async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
         let (offset, whence) = match to {
+            SeekFrom::Start(offset) => (offset, SEEK_SET),
             SeekFrom::Data(offset) => (offset, SEEK_DATA),
             SeekFrom::Hole(offset) => (offset, SEEK_HOLE),
             _ => return Err(Errno::INVAL.into()),

@@ -350,7 +350,6 @@ impl Storage for Mounts {
             Located::Here(file) => self.machine.seek(file, to).await,
             Located::There(file) => match (to, &self.server) {
                 (SeekFrom::Current(_), Some(server)) => server.take_back(file).await,
-                (SeekFrom::Start(at), _) => Ok(at),
                 _ => self.settled(file).await.seek(to).await,
             },
         }

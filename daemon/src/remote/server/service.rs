@@ -21,7 +21,7 @@ use std::{
 use executor::{Class, Handle, Instant, Notify, yield_now};
 use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, Halves};
-use wire::{FileSystem, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
+use wire::{FileSystem, Request, SEEK_DATA, SEEK_HOLE, SEEK_SET, SESSION_LEN};
 
 use self::answered::Answered;
 use super::{
@@ -392,8 +392,7 @@ impl<S: Storage> Service<S> {
         let (storage, file) = (&self.storage, &open.file);
         match job.request {
             Request::Read { at, .. } => {
-                let len = storage.read(file, at, job.data.clone()).await?;
-                return Ok((len as u64, Vec::new()));
+                return Ok((storage.read(file, at, job.data.clone()).await? as u64, Vec::new()));
             }
             Request::Write { at, .. } => return self.write(open, at, &job.data).await,
             Request::Sync { .. } => storage.sync(file, false).await?,
@@ -401,6 +400,7 @@ impl<S: Storage> Service<S> {
             Request::SetPosition { offset, whence, .. } => {
                 let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
                 let to = match whence {
+                    SEEK_SET => SeekFrom::Start(offset),
                     SEEK_DATA => SeekFrom::Data(offset),
                     SEEK_HOLE => SeekFrom::Hole(offset),
                     _ => return Err(Errno::INVAL.into()),
