@@ -257,7 +257,7 @@ for number in range(100):
 ";
     let requests = |library: &str| {
         let run = coalescing(&folder, "always");
-        let log = folder.join(&format!("trace{}", library.len()));
+        let log = folder.join(format!("trace{}", library.len()));
         let mut traced = Command::new("strace");
         traced.args(["-f", "-y", "-qq", "-s", "0", "-e", "trace=readv", "-o"]).arg(&log);
         traced.arg(run.get_program()).args(run.get_args());
@@ -276,9 +276,7 @@ for number in range(100):
         trace.lines().filter(is_request).count()
     };
     let (served, strange) = (requests(""), requests("LD_PRELOAD="));
-    note(&format!(
-        "requests of a view: {served} by a program of the library, {strange} by another"
-    ));
+    note(format!("requests of a view: {served} by a program of the library, {strange} by another"));
     // The kernel introduces itself, and `kakehi run` looks whether somebody is there.
     assert!(served <= 4 && strange > 500, "{served} and {strange}");
 }
