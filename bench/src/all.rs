@@ -134,7 +134,7 @@ pub(crate) fn all(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a part has found, or why it has not.
+/// The result of a part, or why there is none.
 fn found(args: &Args, index: usize, part: &Part) -> Results {
     let (name, count) = (part.name.word(), PARTS.len());
     let kept = |folder: &Path| folder.join(name).with_extension("json");

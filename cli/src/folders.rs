@@ -26,7 +26,7 @@ pub(crate) struct Folders {
     made: Vec<PathBuf>,
     /// Not empty, and that was said.
     told: Vec<PathBuf>,
-    /// What programs past the library are not to write into.
+    /// Folders that programs past the library are not to write into.
     hidden: Vec<Hidden>,
 }
 

@@ -160,7 +160,7 @@ fn sealed(mode: Mode, is_root: bool) -> Option<Mode> {
     Some((mode - (Mode::WUSR | Mode::WGRP)) | CHANGED | group)
 }
 
-/// What a mode was; `None`: it is not changed.
+/// The mode before; `None`: it is not changed.
 fn restored(mode: Mode) -> Option<Mode> {
     if !mode.contains(CHANGED) {
         return None;

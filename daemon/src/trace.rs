@@ -12,7 +12,7 @@ use crate::statistics::{Traced, TracedWork};
 /// Most requests and drains that are kept.
 const KEPT_MAX: usize = 8192;
 
-/// What was traced so far.
+/// The samples so far.
 #[derive(Debug, Default)]
 pub(crate) struct Trace(Mutex<Kept>);
 

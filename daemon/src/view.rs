@@ -79,7 +79,7 @@ pub(crate) struct View {
     top_device: Cell<Option<u64>>,
 }
 
-/// What a request comes to.
+/// The outcome of a request.
 enum Reply {
     /// Nothing is said.
     None,

@@ -11,7 +11,7 @@ pub(super) struct Source {
 /// A figure or table.
 pub(super) struct Figure {
     pub(super) title: &'static str,
-    /// What the source reported.
+    /// The result that the source reported.
     pub(super) reported: &'static str,
     pub(super) bench: Name,
     pub(super) kind: Kind,

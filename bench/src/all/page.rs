@@ -15,7 +15,7 @@ use crate::spread::Spread;
 const STYLE: [&str; 2] =
     [include_str!("../../../cli/src/profile/report.css"), include_str!("page.css")];
 
-/// What each bench found.
+/// The results of each bench.
 pub(super) type Found = [(Name, Results)];
 
 pub(super) fn text(found: &Found, time: Duration, is_quick: bool) -> String {

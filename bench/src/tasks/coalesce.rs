@@ -207,7 +207,7 @@ fn compare<const N: usize>(
     }
 }
 
-/// What `side` measures of plain files, and of coalesced ones, by commands that it is given.
+/// Measurements by `side` of plain files, and of coalesced ones, by commands that it is given.
 fn both<T>(
     place: &Place,
     side: impl Fn(&Path, &dyn Fn() -> anyhow::Result<Command>) -> anyhow::Result<T>,

@@ -44,7 +44,7 @@ impl Client {
             if is_plain && flags.contains(OFlags::NOFOLLOW) {
                 self.refuse_link(path)?;
             }
-            return self.open_folder(path, flags);
+            return self.open_folder(path, flags | OFlags::DIRECTORY);
         }
         if flags.contains(OFlags::PATH) {
             return self.open_folder(path, flags).map_err(|_| Errno::NOTSUP);

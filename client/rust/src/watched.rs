@@ -1,4 +1,4 @@
-//! What this process records for `kakehi run --report` and `--trace`: of a file when it is closed,
+//! Records of this process for `kakehi run --report` and `--trace`: of a file when it is closed,
 //! and the rest when the process ends or becomes another program.
 
 use core::{

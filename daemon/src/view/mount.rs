@@ -182,7 +182,7 @@ fn view_at(local: &Path) -> Option<u64> {
     }
 }
 
-/// What is mounted at a folder, over all else.
+/// The topmost mount at a folder.
 pub(crate) fn found_at(local: &Path) -> Option<Found> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let lines = mounts.split(|byte| *byte == b'\n');

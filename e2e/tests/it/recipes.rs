@@ -33,7 +33,7 @@ fn version() -> String {
     version.expect("a version").trim_matches('"').to_owned()
 }
 
-/// What a script of Python's says of a recipe.
+/// The answer of a Python script about a recipe.
 fn told(python: &Path, script: &str, name: &str) -> String {
     let mut command = Command::new(python);
     command.args(["-c", script]).arg(recipe(name)).env("PYTHONDONTWRITEBYTECODE", "1");
