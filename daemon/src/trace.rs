@@ -1,6 +1,6 @@
 //! The daemon's side of a trace: when sampled requests and drains were taken, issued, completed.
 //!
-//! What is kept is bounded: once there are [`KEPT_MAX`], every other one is dropped, and from then
+//! The samples are bounded: once there are [`KEPT_MAX`], every other one is dropped, and from then
 //! on half as many are kept.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -117,7 +117,7 @@ impl Client {
         Ok(fd)
     }
 
-    /// What the program's number refers to, the lowest that is free: the job's socket, by which
+    /// The target of a program's number, the lowest that is free: the job's socket, by which
     /// nothing can be read, written, or entered.
     pub(crate) fn placeholder(&'static self, flags: OFlags) -> io::Result<OwnedFd> {
         let connection = self.connection().ok_or(Errno::IO)?;

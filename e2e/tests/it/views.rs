@@ -400,6 +400,13 @@ fn day_of_served_programs_beside_a_view_is_that_in_a_plain_folder() {
     server.end();
 }
 
+/// Runs `kakehi` outside of any job, with its sockets in `folder`.
+fn by_hand(folder: &Folder, words: &[&str], paths: &[&Path]) -> String {
+    let mut command = Command::new(kakehi());
+    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    succeed(command.args(words).args(paths), SOON)
+}
+
 #[test]
 fn multifile_is_mounted_and_unmounted_by_hand() {
     if !can_mount("a mount by hand") {
@@ -407,11 +414,7 @@ fn multifile_is_mounted_and_unmounted_by_hand() {
     }
     let folder = Folder::new();
     let (kept, at) = (folder.join("kept.sion"), folder.join("at"));
-    let kakehi = |words: &[&str], paths: &[&Path]| {
-        let mut command = Command::new(kakehi());
-        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
-        succeed(command.args(words).args(paths), SOON)
-    };
+    let kakehi = |words: &[&str], paths: &[&Path]| by_hand(&folder, words, paths);
     kakehi(&["mount"], &[&kept, &at]);
     fs::write(at.join("file"), "by hand").expect("mounted");
     fs::create_dir(at.join("sub")).expect("mounted");

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{can_mount, coalescing, is_mounted, mapping, strange};
+use super::{by_hand, can_mount, coalescing, is_mounted, mapping, strange};
 use crate::{
     coalesce::kill_all,
     harness::{
@@ -133,11 +133,7 @@ fn daemon_is_started_again_under_a_view_that_is_in_use() {
     }
     let folder = Folder::new();
     let (kept, at) = (folder.join("kept.sion"), folder.join("at"));
-    let kakehi = |words: &[&str], paths: &[&Path]| {
-        let mut command = Command::new(kakehi());
-        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
-        succeed(command.args(words).args(paths), SOON)
-    };
+    let kakehi = |words: &[&str], paths: &[&Path]| by_hand(&folder, words, paths);
     kakehi(&["mount"], &[&kept, &at]);
     for round in 0..3 {
         let begun = folder.join("begun");

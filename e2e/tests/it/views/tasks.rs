@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::{can_mount, is_mounted};
+use super::{by_hand, can_mount, is_mounted};
 use crate::{
     harness::{Folder, SOON, kakehi, run, succeed, text},
     multifile,
@@ -15,11 +15,7 @@ fn tasks_of_a_multifile_without_names_are_files_by_number_and_rank() {
     }
     let folder = Folder::new();
     let at = folder.join("at");
-    let kakehi = |words: &[&str], paths: &[&Path]| {
-        let mut command = Command::new(kakehi());
-        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
-        succeed(command.args(words).args(paths), SOON)
-    };
+    let kakehi = |words: &[&str], paths: &[&Path]| by_hand(&folder, words, paths);
     let sion = folder.join("sionlib.sion");
     succeed(Command::new(multifile::program()).arg("write").arg(&sion), SOON);
     let mut command = Command::new(self::kakehi());
