@@ -16,7 +16,7 @@ use wire::PIECE_LEN_MAX;
 
 use crate::{
     file::{Link, Log, OpenFile},
-    paths::link_of,
+    proc::link_of,
     staging::{Failure, grow_to, make_room, place, tell},
 };
 

@@ -8,12 +8,7 @@ use rustix::{fd::RawFd, io};
 use shm::copy::copy_out;
 use wire::{FileSystem, Request, Times};
 
-use crate::{
-    client::Client,
-    connection::Lane,
-    names::Ending,
-    paths::{CURRENT_FOLDER, apart},
-};
+use crate::{client::Client, connection::Lane, names::Ending, paths::apart, rules::CURRENT_FOLDER};
 
 impl Client {
     /// As `readlinkat(2)`.

@@ -13,7 +13,7 @@ use crate::{
     connection::{Connection, Lost},
     file::Link,
     locked::Locked,
-    read::partial,
+    pieces::partial,
     write_kernel::write_rest,
 };
 

@@ -237,7 +237,7 @@ impl Client {
             fd => fd.ok()?,
         };
         let slot = Slot::take(connection, Holder::Server)?;
-        let wanted = Wanted { name, flags, mode: mode - self.umask(), lease: index, before };
+        let wanted = Wanted { name, flags, mode: mode - self.umask.get(), lease: index, before };
         let id = self.make_bundled(connection, &mut bundle, (slot, &fd), &wanted)?;
         drop(bundle);
         if !names.are_still(before) {

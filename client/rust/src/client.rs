@@ -1,17 +1,15 @@
 //! The state of the process: its settings, its open files, its connection.
 
 use core::{
-    ffi::CStr,
     fmt,
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
 use rustix::{
-    fd::{BorrowedFd, IntoRawFd, RawFd},
+    fd::RawFd,
     fs::{self, Mode, OFlags},
     io,
-    process::Pid,
 };
 use shm::{Job, Lock, Once};
 use wire::{COUNTER_COUNT, Counter, Reason, Refusal, Request};
@@ -21,11 +19,12 @@ use crate::{
     config::{Config, PATH_MAX},
     connection::{Connection, Failure, knock},
     file::{FILES_MAX, FileEntry, Files},
+    host::Host,
     marks::Marks,
     socket::with_one_more,
     table::{Entry, Table},
     tables::Tables,
-    umask::UNKNOWN_UMASK,
+    umask::Umask,
     watch::Watch,
 };
 
@@ -33,62 +32,6 @@ use crate::{
 const CONNECTIONS: usize = 16;
 /// Cost of a session to a process, in costs of staging one file.
 const SESSION_COST: u32 = 10;
-
-/// The process at the other end of a socket, in the words of `SO_PEERCRED`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// The user.
-    pub user: u32,
-    /// The process; `None` where it has no number in this one's pid namespace.
-    pub process: Option<Pid>,
-}
-
-/// Operations on a process's own descriptors, which no safe code can vouch for.
-pub trait Host: Sync {
-    /// Makes a number usable that the program passed in or still has open.
-    fn borrow(&self, fd: RawFd) -> BorrowedFd<'static>;
-
-    /// Makes the number `fd` refer to what `with` refers to, keeping its close-on-exec flag.
-    ///
-    /// # Errors
-    ///
-    /// As `dup3(2)`.
-    fn replace(&self, fd: RawFd, with: BorrowedFd<'_>) -> io::Result<()>;
-
-    /// Opens a file. Its thread may be cancelled meanwhile, as one that waits for a pipe's writer.
-    ///
-    /// # Errors
-    ///
-    /// As `openat(2)`.
-    fn open(&self, dir: RawFd, path: &CStr, flags: u32, mode: u32) -> io::Result<RawFd> {
-        let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
-        fs::openat(self.borrow(dir), path, flags, mode).map(IntoRawFd::into_raw_fd)
-    }
-
-    /// Returns the process at the other end of a connected Unix socket.
-    ///
-    /// # Errors
-    ///
-    /// As `getsockopt(2)`.
-    fn peer(&self, socket: BorrowedFd<'_>) -> io::Result<Peer>;
-
-    /// Keeps the program's signal handlers from this thread, until what this returns is given to
-    /// [`release_signals`](Self::release_signals).
-    fn hold_signals(&self) -> u64 {
-        0
-    }
-
-    /// Lets the signals come that came since.
-    fn release_signals(&self, _before: u64) {}
-
-    /// True if the process is known to have no other thread.
-    fn is_alone(&self) -> bool {
-        false
-    }
-
-    /// Tells the user something, once, in one line.
-    fn notice(&self, _text: &str) {}
-}
 
 pub use wire::Status;
 
@@ -125,9 +68,7 @@ pub struct Client {
     /// Which of the connections is this process's; beyond the last: none any more.
     current: AtomicUsize,
     connecting: Lock<()>,
-    /// The umask is another one for now.
-    pub(crate) setting_umask: Lock<()>,
-    pub(crate) known_umask: AtomicU32,
+    pub(crate) umask: Umask,
     /// Its names may be others than the daemon's.
     pub(crate) has_own_view: AtomicBool,
     /// It has denied itself names.
@@ -177,8 +118,7 @@ impl Client {
             tables: [const { Tables::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),
             connecting: Lock::new(()),
-            setting_umask: Lock::new(()),
-            known_umask: AtomicU32::new(UNKNOWN_UMASK),
+            umask: Umask::new(),
             has_own_view: AtomicBool::new(false),
             is_confined: AtomicBool::new(false),
             has_own_root: AtomicBool::new(false),
@@ -248,6 +188,11 @@ impl Client {
         }
         self.table.take(fd);
         Ok(true)
+    }
+
+    /// The program has set its umask.
+    pub fn umask_is(&self, mask: u32) {
+        self.umask.set(mask);
     }
 
     /// The settings, if anything is delegated in this process.
@@ -438,7 +383,7 @@ impl Client {
             self.current.fetch_add(1, Ordering::AcqRel);
         }
         self.connecting.break_open();
-        self.setting_umask.break_open();
+        self.umask.break_open();
         self.is_swept.store(false, Ordering::Release);
         self.examines_all.store(false, Ordering::Release);
         self.start_watch();

@@ -91,7 +91,7 @@ impl Client {
         mode: Mode,
     ) -> Option<io::Result<OwnedFd>> {
         let connection = slot.connection();
-        let mode = self.new_mode(flags, mode);
+        let mode = self.umask.new_mode(flags, mode);
         // As in the kernel: where no number is free nothing is created or truncated.
         let free = connection.socket.with(|socket| io::fcntl_dupfd_cloexec(socket, 0));
         let number = match free {

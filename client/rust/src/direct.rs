@@ -15,7 +15,7 @@ use rustix::{
 
 use wire::Reason;
 
-use crate::{file::AT_END, locked::Locked, write::total};
+use crate::{file::AT_END, locked::Locked, pieces::total};
 
 /// Staged bytes begin and end at multiples of this in the file, in the program's memory, and in
 /// the log, bytes.

@@ -18,9 +18,9 @@ use shm::{
 
 use crate::{
     append,
-    client::Host,
     clock::{now, now_ns},
     file::{Drains, Link, Log},
+    host::Host,
     recorder::Drained,
     staging::{
         DAEMONS_LEN, Failure, LOG_MIN, LOG_SHARE, OWN_LEN, flush, grow_to, largest_log, move_to,

@@ -19,8 +19,8 @@ use shm::{
 use wire::Reason;
 
 use crate::{
-    bundle::Bundled, connection::Connection, recorder::At, rest::AtRest, table::FileId,
-    window::Window,
+    bundle::Bundled, connection::Connection, marks::identity, recorder::At, rest::AtRest,
+    table::FileId, window::Window,
 };
 
 /// Files that are looked after at a time; more are left to the kernel.
@@ -422,11 +422,6 @@ impl Files {
     pub(crate) fn all(&self) -> impl Iterator<Item = &FileEntry> {
         self.entries.iter().take(self.used.load(Ordering::Relaxed))
     }
-}
-
-/// A word that stands for an inode; never zero.
-pub(crate) const fn identity(device: u64, inode: u64) -> u64 {
-    (inode ^ device.rotate_left(40)) | 1 << 63
 }
 
 /// A file that was just opened, before anybody else knows of it.

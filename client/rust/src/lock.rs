@@ -21,7 +21,7 @@ use crate::{
     client::Client,
     connection::Lost,
     file::{Link, OpenFile},
-    paths::link_of,
+    proc::link_of,
     rooms::Room,
     slots::{Holder, Slot},
     table::Entry,

@@ -10,8 +10,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::file::identity;
-
 const WORDS: usize = 1024;
 const _: () = assert!(WORDS * 64 == 1 << 16, "two bytes name a bit");
 /// 2^64 by the golden ratio, odd.
@@ -46,6 +44,11 @@ impl Marks {
             (self.0.get(usize::from(number / 64)).unwrap_or(first), 1 << (number % 64))
         })
     }
+}
+
+/// A word that stands for an inode; never zero.
+pub(crate) const fn identity(device: u64, inode: u64) -> u64 {
+    (inode ^ device.rotate_left(40)) | 1 << 63
 }
 
 #[cfg(test)]

@@ -17,14 +17,12 @@ use wire::Request;
 
 use crate::{
     client::{Client, Status},
-    paths::{AbsolutePath, CURRENT_FOLDER, PATH_MAX, Path, apart, link_of},
-    rooms::Room,
-    rules::{Policy, match_rules},
+    paths::{AbsolutePath, apart, without_mirror},
+    proc::link_of,
+    rooms::{PATH_MAX, Path, Room},
+    rules::{CURRENT_FOLDER, Policy, match_rules},
     table::Entry,
 };
-
-/// Where the daemon keeps mirrors, in the job's folder.
-const MIRROR: &[u8] = b"/mirror";
 
 impl Client {
     /// A local folder with the names of a remote one, for calls that take names only: its path.
@@ -133,30 +131,5 @@ impl Client {
         space.copy_within(mirrored - known..mirrored, 0);
         *space.get_mut(known)? = 0;
         CStr::from_bytes_until_nul(space).ok()
-    }
-}
-
-/// `path` without the folder of mirrors before it.
-pub(crate) fn without_mirror<'a>(folder: &[u8], path: &'a [u8]) -> &'a [u8] {
-    let rest = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix(MIRROR));
-    rest.filter(|rest| !folder.is_empty() && rest.starts_with(b"/")).unwrap_or(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mirrors_are_known_by_their_remote_names() {
-        let folder = b"/tmp/kakehi-0/7";
-        for (path, known) in [
-            ("/tmp/kakehi-0/7/mirror/data/run", "/data/run"),
-            ("/tmp/kakehi-0/7/mirrored/data", "/tmp/kakehi-0/7/mirrored/data"),
-            ("/tmp/kakehi-0/7/socket", "/tmp/kakehi-0/7/socket"),
-            ("/data", "/data"),
-        ] {
-            assert_eq!(without_mirror(folder, path.as_bytes()), known.as_bytes());
-        }
-        assert_eq!(without_mirror(b"", b"/mirror/x"), b"/mirror/x");
     }
 }

@@ -17,7 +17,8 @@ use crate::{
     connection::Connection,
     file::Link,
     limit::{exceeded, size_limit},
-    paths::{AbsolutePath, CURRENT_FOLDER},
+    paths::AbsolutePath,
+    rules::CURRENT_FOLDER,
 };
 
 /// A name as the program gives it: relative to an open folder.
@@ -147,7 +148,7 @@ impl Client {
             }
         }
         self.about_path(dir, path, |path_len| {
-            let mode = self.new_mode(OFlags::CREATE, Mode::from_bits_retain(mode));
+            let mode = self.umask.new_mode(OFlags::CREATE, Mode::from_bits_retain(mode));
             Request::MakeDir { path_len, mode }
         })
     }

@@ -14,7 +14,8 @@ use wire::{Counter, Reason, Request};
 use crate::{
     client::Client,
     connection::Connection,
-    file::{self, FileEntry, OpenFile, identity},
+    file::{self, FileEntry, OpenFile},
+    marks::identity,
     paths::AbsolutePath,
     rules::{Policy, policy_without_rules},
     socket::OwnNumber,

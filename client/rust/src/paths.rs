@@ -1,4 +1,4 @@
-//! Paths in full, as the daemon is sent them, and names of open files.
+//! Paths in full, as the daemon is sent them.
 
 use core::ffi::CStr;
 
@@ -9,19 +9,15 @@ use rustix::{
 };
 
 use crate::{
-    client::{Client, Host},
     config::Config,
-    mirrors::without_mirror,
-    rooms::Room,
-    rules::{Policy, match_rules, policy_without_rules},
+    host::Host,
+    proc::link_of,
+    rooms::{PATH_MAX, Path, Room},
+    rules::{CURRENT_FOLDER, Policy, match_rules, policy_without_rules},
 };
 
-/// Bytes of a path, with its NUL.
-pub(crate) const PATH_MAX: usize = 4096;
-/// The folder that relative names start at, in the words of the kernel.
-pub(crate) const CURRENT_FOLDER: RawFd = -100;
-/// A path for the kernel, with its NUL.
-pub type Path = [u8; PATH_MAX];
+/// Where the daemon keeps mirrors, in the job's folder.
+const MIRROR: &[u8] = b"/mirror";
 
 /// An absolute path, without `.` and `..`, and the policy that serves it.
 pub(crate) struct AbsolutePath {
@@ -153,16 +149,6 @@ impl AbsolutePath {
     }
 }
 
-impl Client {
-    pub(crate) fn absolute_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        let mut path = AbsolutePath::new(self.active()?, self.host, dir, path)?;
-        if path.is_remote() && self.has_own_root() {
-            path.stay_here();
-        }
-        Some(path)
-    }
-}
-
 /// Makes a call that has room for paths in a frame of its own. Without rules nobody needs it, and a
 /// program's threads and signal handlers may have little stack.
 #[cold]
@@ -175,38 +161,10 @@ fn read_link(host: &dyn Host, link: &CStr, target: &mut [u8]) -> Option<usize> {
     fs::readlinkat_raw(host.borrow(CURRENT_FOLDER), link, target).ok()
 }
 
-/// `/proc/thread-self/fd/N`, as a C string in `space`. `/proc/self` is the first thread's, and
-/// empty when that one has ended before the others.
-///
-/// `None` for a negative number, which refers to nothing.
-pub fn link_of(fd: RawFd, space: &mut [u8; 32]) -> Option<&CStr> {
-    numbered(b"/proc/thread-self/fd/", u32::try_from(fd).ok()?, b"", space)
-}
-
-/// A number between two parts of a name; `None` when there is no room for it.
-pub(crate) fn numbered<'a>(
-    before: &[u8],
-    mut number: u32,
-    behind: &[u8],
-    space: &'a mut [u8; 32],
-) -> Option<&'a CStr> {
-    let mut digits = [0; 10];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        *digits.get_mut(first)? = b'0' + u8::try_from(number % 10).ok()?;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    let parts = before.iter().chain(digits.get(first..)?).chain(behind).chain(&[0]);
-    debug_assert!(first < digits.len(), "a number has a digit");
-    let mut places = space.iter_mut();
-    for byte in parts {
-        *places.next()? = *byte;
-    }
-    CStr::from_bytes_until_nul(space).ok()
+/// `path` without the folder of mirrors before it.
+pub(crate) fn without_mirror<'a>(folder: &[u8], path: &'a [u8]) -> &'a [u8] {
+    let rest = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix(MIRROR));
+    rest.filter(|rest| !folder.is_empty() && rest.starts_with(b"/")).unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -214,14 +172,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_has_a_link() {
-        let mut space = [0; 32];
-        assert_eq!(link_of(1_048_575, &mut space), Some(c"/proc/thread-self/fd/1048575"));
-        let mut space = [0; 32];
-        assert_eq!(link_of(0, &mut space), Some(c"/proc/thread-self/fd/0"));
-        let mut space = [0; 32];
-        let longest = link_of(RawFd::MAX, &mut space);
-        assert_eq!(longest, Some(c"/proc/thread-self/fd/2147483647"));
-        assert_eq!(link_of(-9, &mut [0; 32]), None);
+    fn mirrors_are_known_by_their_remote_names() {
+        let folder = b"/tmp/kakehi-0/7";
+        for (path, known) in [
+            ("/tmp/kakehi-0/7/mirror/data/run", "/data/run"),
+            ("/tmp/kakehi-0/7/mirrored/data", "/tmp/kakehi-0/7/mirrored/data"),
+            ("/tmp/kakehi-0/7/socket", "/tmp/kakehi-0/7/socket"),
+            ("/data", "/data"),
+        ] {
+            assert_eq!(without_mirror(folder, path.as_bytes()), known.as_bytes());
+        }
+        assert_eq!(without_mirror(b"", b"/mirror/x"), b"/mirror/x");
     }
 }

@@ -30,7 +30,7 @@ use wire::{Counter, Request};
 use crate::{
     client::Client,
     connection::{Connection, Lane, Lost, Sent},
-    read::partial,
+    pieces::partial,
     slots::Slot,
     staging,
     table::{Entry, FileId},
@@ -355,7 +355,7 @@ mod tests {
     use rustix::fd::BorrowedFd;
 
     use super::*;
-    use crate::client::{Host, Peer};
+    use crate::host::{Host, Peer};
 
     struct Nobody;
 

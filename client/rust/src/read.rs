@@ -283,11 +283,6 @@ impl Client {
     }
 }
 
-/// Returns the result of a call that fails after `done` bytes: those, if there are any.
-pub(crate) fn partial(done: usize, errno: Errno) -> io::Result<usize> {
-    if done > 0 { Ok(done) } else { Err(errno) }
-}
-
 /// True if the next read finds out first if what it wants is cached.
 const fn asks(streak: u32) -> bool {
     streak != NEVER && (streak < WARM || streak % ASK_EVERY == 0)

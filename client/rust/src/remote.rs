@@ -19,7 +19,9 @@ use crate::{
     file::{self, Descriptor, FileEntry, Link},
     locked::Locked,
     names::{Ending, kind},
-    paths::{AbsolutePath, Path, apart, link_of},
+    paths::{AbsolutePath, apart},
+    proc::link_of,
+    rooms::Path,
     slots::{Holder, Slot},
     table::Entry,
 };
@@ -88,7 +90,7 @@ impl Client {
         mode: Mode,
     ) -> io::Result<RawFd> {
         let connection = slot.connection();
-        let mode = self.new_mode(flags, mode);
+        let mode = self.umask.new_mode(flags, mode);
         // First, as in the kernel: where no number is free nothing is created or truncated.
         let fd = self.placeholder(flags)?;
         let (file, open_flags) = (slot.number(), flags.bits());

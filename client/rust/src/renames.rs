@@ -15,8 +15,9 @@ use wire::Request;
 use crate::{
     client::Client,
     names::{Ending, Name, kind},
-    paths::{AbsolutePath, CURRENT_FOLDER},
+    paths::AbsolutePath,
     rooms::Room,
+    rules::CURRENT_FOLDER,
 };
 
 /// A name, and where it leads.

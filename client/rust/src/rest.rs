@@ -24,7 +24,7 @@ use crate::{
     file::{self, Descriptor, Link, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
-    read::partial,
+    pieces::partial,
     slots::{Holder, Slot},
     table::Entry,
 };

@@ -17,7 +17,10 @@ use core::{
 use rustix::thread::sched_yield;
 use shm::{Guard, Lock, thread};
 
-use crate::paths::Path;
+/// Bytes of a path, with its NUL.
+pub(crate) const PATH_MAX: usize = 4096;
+/// A path for the kernel, with its NUL.
+pub type Path = [u8; PATH_MAX];
 
 /// Threads that can be in calls on names at once; others wait.
 const BLOCKS: usize = 64;

@@ -9,10 +9,8 @@ use core::ffi::CStr;
 
 use rustix::fd::RawFd;
 
-use crate::{
-    client::Client,
-    paths::{AbsolutePath, CURRENT_FOLDER, apart},
-};
+/// The folder that relative names start at, in the words of the kernel.
+pub(crate) const CURRENT_FOLDER: RawFd = -100;
 
 /// Policy of the calls on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,40 +25,6 @@ pub(crate) enum Policy {
     Delegate,
     /// As `Delegate`, and this node has no such file.
     Remote,
-}
-
-impl Client {
-    /// `path`, which is relative to `dir`, in full, with the policy that a rule gives it. `None`:
-    /// there are no rules, or they are not about such a path.
-    pub(crate) fn resolve(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        self.active().filter(|config| !config.rules().is_empty())?;
-        if policy_without_rules(dir, path) == Policy::Kernels {
-            return None;
-        }
-        let mut path = self.absolute_path(dir, path)?;
-        if path.policy() == Policy::Delegate && (path.is_textual() || !self.shares_view()) {
-            path.stay_here();
-        }
-        Some(path)
-    }
-
-    /// The same of a path that the daemon is asked about.
-    pub(crate) fn delegated_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        let is_asked = |path: &AbsolutePath| path.policy() == Policy::Delegate || path.is_remote();
-        self.resolve(dir, path).filter(is_asked)
-    }
-
-    /// The same of a path that is remote.
-    pub(crate) fn remote_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        self.active().filter(|config| config.has_remote())?;
-        self.resolve(dir, path).filter(AbsolutePath::is_remote)
-    }
-
-    /// Asks about paths, where there are rules that may be about any.
-    pub(crate) fn if_ruled<T>(&'static self, ask: impl FnOnce() -> Option<T>) -> Option<T> {
-        self.active().filter(|config| !config.rules().is_empty())?;
-        apart(ask)
-    }
 }
 
 /// The policy for a path that the rules are not about.

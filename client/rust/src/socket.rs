@@ -23,7 +23,7 @@ use rustix::{
 };
 use shm::Lock;
 
-use crate::{client::Host, clock::now};
+use crate::{clock::now, host::Host};
 
 /// Descriptors get the first numbers that the program cannot have, if the limit is no higher: the
 /// kernel's table has to reach as far.

@@ -34,7 +34,7 @@ use crate::{
     drain::{drain, drain_full, hand_over, take_back, take_over},
     file::{AT_END, Access, Cost, Drains, Link, Log, OpenFile},
     locked::Locked,
-    paths::link_of,
+    proc::link_of,
     slots::{Holder, Slot},
 };
 

@@ -34,7 +34,7 @@ pub(crate) enum Entry {
     File(FileId),
 }
 
-/// A number that was opened and not examined since ([`unexamined`](crate::unexamined)).
+/// A number that was opened and not examined since (`unexamined.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     /// Tells it from what the number stood for before.

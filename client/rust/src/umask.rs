@@ -4,7 +4,10 @@
 //! that cannot be read, the umask has to be set to be known: by one thread at a time, or the second
 //! would find what the first has set, and leave it so.
 
-use core::{str, sync::atomic::Ordering};
+use core::{
+    str,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use rustix::{
     fs::{self, Mode, OFlags},
@@ -14,10 +17,8 @@ use rustix::{
 use shm::Lock;
 use wire::NewMode;
 
-use crate::client::Client;
-
 /// In place of a umask that was not asked for yet.
-pub(crate) const UNKNOWN_UMASK: u32 = u32::MAX;
+const UNKNOWN: u32 = u32::MAX;
 /// Name of its line in a thread's status.
 const FIELD: &[u8] = b"Umask:";
 /// Bytes of a status that have it: before it comes a name of at most 64.
@@ -25,31 +26,47 @@ const HEAD_LEN: usize = 256;
 /// Nothing but for the owner.
 const STRICT: Mode = Mode::RWXG.union(Mode::RWXO);
 
-impl Client {
-    /// The umask of the process.
-    pub(crate) fn umask(&'static self) -> Mode {
-        let known = self.known_umask.load(Ordering::Relaxed);
-        if known != UNKNOWN_UMASK {
+/// The umask of the process, as far as it is known.
+pub(crate) struct Umask {
+    known: AtomicU32,
+    /// It is another one for now.
+    setting: Lock<()>,
+}
+
+impl Umask {
+    pub(crate) const fn new() -> Self {
+        Self { known: AtomicU32::new(UNKNOWN), setting: Lock::new(()) }
+    }
+
+    /// Returns the umask, which is found out if need be.
+    pub(crate) fn get(&self) -> Mode {
+        let known = self.known.load(Ordering::Relaxed);
+        if known != UNKNOWN {
             return Mode::from_bits_truncate(known);
         }
-        let mask = read().unwrap_or_else(|| by_setting(&self.setting_umask));
+        let mask = read().unwrap_or_else(|| by_setting(&self.setting));
         // Who has changed it meanwhile knows better.
-        let (unknown, order) = (UNKNOWN_UMASK, Ordering::Relaxed);
-        match self.known_umask.compare_exchange(unknown, mask.bits(), order, order) {
+        let order = Ordering::Relaxed;
+        match self.known.compare_exchange(UNKNOWN, mask.bits(), order, order) {
             Ok(_) => mask,
             Err(known) => Mode::from_bits_truncate(known),
         }
     }
 
+    /// The program has set it.
+    pub(crate) fn set(&self, mask: u32) {
+        self.known.store(Mode::from_bits_truncate(mask).bits(), Ordering::Relaxed);
+    }
+
     /// The mode of a request that may make a file: see [`NewMode`].
-    pub(crate) fn new_mode(&'static self, flags: OFlags, mode: Mode) -> u32 {
-        let umask = if flags.contains(OFlags::CREATE) { self.umask() } else { Mode::empty() };
+    pub(crate) fn new_mode(&self, flags: OFlags, mode: Mode) -> u32 {
+        let umask = if flags.contains(OFlags::CREATE) { self.get() } else { Mode::empty() };
         NewMode { bits: mode.bits(), umask: umask.bits() }.encode()
     }
 
-    /// The program has set its umask.
-    pub fn umask_is(&self, mask: u32) {
-        self.known_umask.store(Mode::from_bits_truncate(mask).bits(), Ordering::Relaxed);
+    /// In the child of a fork: no other thread sets it.
+    pub(crate) fn break_open(&self) {
+        self.setting.break_open();
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     connection::{Lane, Lost, Sent},
     file::{Link, OpenFile},
     locked::Locked,
-    read::partial,
+    pieces::partial,
 };
 
 /// Bytes the daemon reads ahead of a sequential reader,

@@ -18,7 +18,8 @@ use crate::{
     file::{AT_END, FileEntry, Link, Log},
     limit::{exceeded, fitting},
     locked::Locked,
-    paths::link_of,
+    pieces::total,
+    proc::link_of,
     staging::{self, Failure},
     table::{Entry, FileId},
     watch::Way,
@@ -454,8 +455,4 @@ fn give_back(entry: &FileEntry, from: u64, len: u64, wrote: io::Result<usize>) {
     let (end, to) = (from + len, from + wrote.unwrap_or(0) as u64);
     // A handler that has moved it on has written behind what was reserved.
     entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed).ok();
-}
-
-pub(crate) fn total(data: &[&[u8]]) -> usize {
-    data.iter().map(|piece| piece.len()).sum()
 }

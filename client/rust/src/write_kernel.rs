@@ -6,7 +6,7 @@ use rustix::{
 };
 use shm::staging::APPEND;
 
-use crate::write::total;
+use crate::pieces::total;
 
 /// Pieces that most vectored writes have, and the most that one system call takes.
 const FEW: usize = 16;

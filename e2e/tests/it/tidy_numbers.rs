@@ -26,7 +26,7 @@ const ASSERTED_MIN: [(&str, usize); 4] =
 const CYCLES_MAX: [(&str, usize); 6] = [
     ("bench", 2),
     ("client/preload", 20),
-    ("client/rust", 28),
+    ("client/rust", 13),
     ("daemon", 27),
     ("runtime/ucx", 4),
     ("python", 6),

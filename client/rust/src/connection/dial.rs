@@ -13,9 +13,9 @@ use wire::{Control, Greeting, MESSAGE_LEN, Role, Welcome};
 
 use super::Failure;
 use crate::{
-    client::Host,
     clock::now,
     config::{Config, PATH_MAX},
+    host::Host,
     passing::receive_with,
     socket::with_one_more,
 };

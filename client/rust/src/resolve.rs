@@ -1,0 +1,54 @@
+//! Resolves the paths of calls, and finds the policies that rules give them.
+
+use core::ffi::CStr;
+
+use rustix::fd::RawFd;
+
+use crate::{
+    client::Client,
+    paths::{AbsolutePath, apart},
+    rules::{Policy, policy_without_rules},
+};
+
+impl Client {
+    /// `path`, which is relative to `dir`, in full.
+    pub(crate) fn absolute_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        let mut path = AbsolutePath::new(self.active()?, self.host, dir, path)?;
+        if path.is_remote() && self.has_own_root() {
+            path.stay_here();
+        }
+        Some(path)
+    }
+
+    /// `path`, which is relative to `dir`, in full, with the policy that a rule gives it. `None`:
+    /// there are no rules, or they are not about such a path.
+    pub(crate) fn resolve(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        self.active().filter(|config| !config.rules().is_empty())?;
+        if policy_without_rules(dir, path) == Policy::Kernels {
+            return None;
+        }
+        let mut path = self.absolute_path(dir, path)?;
+        if path.policy() == Policy::Delegate && (path.is_textual() || !self.shares_view()) {
+            path.stay_here();
+        }
+        Some(path)
+    }
+
+    /// The same of a path that the daemon is asked about.
+    pub(crate) fn delegated_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        let is_asked = |path: &AbsolutePath| path.policy() == Policy::Delegate || path.is_remote();
+        self.resolve(dir, path).filter(is_asked)
+    }
+
+    /// The same of a path that is remote.
+    pub(crate) fn remote_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        self.active().filter(|config| config.has_remote())?;
+        self.resolve(dir, path).filter(AbsolutePath::is_remote)
+    }
+
+    /// Asks about paths, where there are rules that may be about any.
+    pub(crate) fn if_ruled<T>(&'static self, ask: impl FnOnce() -> Option<T>) -> Option<T> {
+        self.active().filter(|config| !config.rules().is_empty())?;
+        apart(ask)
+    }
+}
