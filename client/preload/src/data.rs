@@ -56,16 +56,18 @@ interpose! {
 /// `buffer` has room for `len` bytes.
 pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> Outcome {
     // SAFETY: as the caller promises.
+    let ask = || unsafe { blocking!(SYS_read, fd, buffer, len) };
+    if let Some(client) = unexamined(fd) {
+        return was_read(client, ask());
+    }
+    // SAFETY: as the caller promises.
     if let Some(read) = unsafe { read_warm(fd, buffer, len, None) } {
         return read;
     }
     match target(fd, buffer, len, Client::is_kernels)? {
         // SAFETY: as the caller promises.
         Some(client) => client.read(fd, unsafe { room(buffer, len) }).map(returned),
-        None => {
-            // SAFETY: as the caller promises.
-            was_read(fd, unsafe { blocking!(SYS_read, fd, buffer, len) })
-        }
+        None => ask(),
     }
 }
 
@@ -94,7 +96,21 @@ pub(crate) unsafe fn write_from(fd: c_int, data: *const c_void, len: size_t) -> 
 /// # Safety
 ///
 /// `buffer` has room for `len` bytes.
+#[inline]
 unsafe fn read_into_at(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -> Outcome {
+    // SAFETY: as the caller promises.
+    let ask = || unsafe { blocking!(SYS_pread64, fd, buffer, len, at) };
+    match unexamined(fd) {
+        Some(client) => was_read(client, ask()),
+        // SAFETY: as the caller promises.
+        None => unsafe { read_examined_at(fd, buffer, len, at) },
+    }
+}
+
+/// # Safety
+///
+/// `buffer` has room for `len` bytes.
+unsafe fn read_examined_at(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -> Outcome {
     // SAFETY: as the caller promises.
     if let Some(read) = unsafe { read_warm(fd, buffer, len, Some(at)) } {
         return read;
@@ -104,10 +120,8 @@ unsafe fn read_into_at(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -
             // SAFETY: as the caller promises.
             client.read_at(fd, unsafe { room(buffer, len) }, at).map(returned)
         }
-        _ => {
-            // SAFETY: as the caller promises.
-            was_read(fd, unsafe { blocking!(SYS_pread64, fd, buffer, len, at) })
-        }
+        // SAFETY: as the caller promises.
+        _ => unsafe { blocking!(SYS_pread64, fd, buffer, len, at) },
     }
 }
 
@@ -141,7 +155,7 @@ unsafe fn read_warm(
     len: size_t,
     at: Option<off_t>,
 ) -> Option<Outcome> {
-    let client = client()?;
+    let client = client().filter(|client| client.is_file(fd))?;
     let at = at.map(u64::try_from).transpose().ok()?;
     if !is_slice(buffer, len) {
         return None;
@@ -158,7 +172,7 @@ unsafe fn read_warm(
 /// `data` holds `len` bytes.
 #[inline]
 unsafe fn write_on(fd: c_int, data: *const c_void, len: size_t) -> Option<isize> {
-    let client = client()?;
+    let client = client().filter(|client| client.is_file(fd))?;
     if !is_slice(data, len) {
         return None;
     }
@@ -188,10 +202,17 @@ fn target(
     if is_slice(buffer, len) { Ok(Some(client)) } else { Err(Errno::FAULT) }
 }
 
+/// The client, if it does not know the file yet: the kernel reads it.
+#[inline]
+pub(crate) fn unexamined(fd: c_int) -> Option<&'static Client> {
+    client().filter(|client| client.is_opened(fd))
+}
+
 /// Counts what the kernel has read of a file that the client does not know yet.
-pub(crate) fn was_read(fd: c_int, outcome: Outcome) -> Outcome {
-    if let (Ok(Ok(len)), Some(client)) = (outcome.map(usize::try_from), client()) {
-        client.count_unexamined_read(fd, len);
+#[inline]
+pub(crate) fn was_read(client: &'static Client, outcome: Outcome) -> Outcome {
+    if let Ok(Ok(len)) = outcome.map(usize::try_from) {
+        client.count_unexamined_read(len);
     }
     outcome
 }

@@ -147,16 +147,28 @@ pub(crate) fn alone() -> Option<&'static AtomicU8> {
 /// # Safety
 ///
 /// As [`call`]. Nothing between the program's call and this one needs a destructor to run.
+#[inline]
 pub(crate) unsafe fn wait<const N: usize>(number: c_long, args: [usize; N]) -> Outcome {
-    const ASYNCHRONOUS: c_int = 1;
-    unsafe extern "C" {
-        fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
-    }
     if is_alone() {
         // Nobody else can cancel it meanwhile. What it asked of itself is done before, as in libc.
         cancellation_point();
         // SAFETY: the caller vouches for the arguments.
         return unsafe { call(number, args) };
+    }
+    // SAFETY: as the caller promises.
+    unsafe { wait_among_threads(number, args) }
+}
+
+/// As [`wait`], where another thread may cancel this one.
+///
+/// # Safety
+///
+/// As [`wait`].
+#[inline(never)]
+unsafe fn wait_among_threads<const N: usize>(number: c_long, args: [usize; N]) -> Outcome {
+    const ASYNCHRONOUS: c_int = 1;
+    unsafe extern "C" {
+        fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
     }
     let mut old = 0;
     // SAFETY: `old` is ours. Until the next call nothing runs that cancelling could leave undone.

@@ -44,10 +44,19 @@ pub(crate) unsafe fn open_at(
     flags: c_int,
     mode: c_uint,
 ) -> Outcome<c_int> {
+    let creates = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    // Without a third argument the register holds anything.
+    let mode = if creates { mode } else { 0 };
+    // SAFETY: as the caller promises.
+    if let (Some(client), Some(path)) = (client(), unsafe { text(path) }) {
+        if let Some(opened) = client.open_unexamined(dir, path, unsigned(flags), mode) {
+            if flags & libc::O_EXCL != 0 {
+                after(); // As below.
+            }
+            return opened;
+        }
+    }
     let call = |path: *const c_char| -> Outcome<c_int> {
-        let creates = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-        // Without a third argument the register holds anything.
-        let mode = if creates { mode } else { 0 };
         let Some(client) = client() else {
             // SAFETY: the caller vouches for `path`.
             let fd = unsafe { blocking!(SYS_openat, dir, path, flags, mode) }?;
@@ -55,7 +64,9 @@ pub(crate) unsafe fn open_at(
         };
         // SAFETY: as the caller promises.
         let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
-        cancellation_point();
+        if client.is_ruled() {
+            cancellation_point(); // Else the kernel opens it, and is one.
+        }
         client.open(dir, path, unsigned(flags), mode)
     };
     // SAFETY: as the caller promises.

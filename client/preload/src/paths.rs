@@ -19,7 +19,7 @@ use crate::{
     errno::{Value, answer, last},
     interpose::{interpose, next},
     kernel::{self, Outcome, Word as _, kernel},
-    start::{client, text},
+    start::{client, ruled, text},
     stat::settle_path,
 };
 
@@ -131,7 +131,7 @@ pub(crate) unsafe fn remote<'a>(
     dir: c_int,
     path: *const c_char,
 ) -> Option<(&'static Client, &'a CStr)> {
-    let client = client()?;
+    let client = ruled()?;
     // SAFETY: as the caller promises.
     let path = unsafe { text(path) }?;
     client.is_remote(dir, path).then_some((client, path))
@@ -148,13 +148,12 @@ pub(crate) unsafe fn resolved<T>(
     path: *const c_char,
     call: impl FnOnce(*const c_char) -> T,
 ) -> T {
+    let Some(client) = ruled() else { return call(path) };
     // SAFETY: as the caller promises.
-    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
-        if client.may_lead_out(name) {
-            return leading_out(client, dir, name, call);
-        }
+    match unsafe { text(path) } {
+        Some(name) if client.may_lead_out(name) => leading_out(client, dir, name, call),
+        _ => call(path),
     }
-    call(path)
 }
 
 /// Apart, for its room for a path: a thread may have little stack.
@@ -203,9 +202,10 @@ pub(crate) unsafe fn access_at(
 ) -> Outcome {
     let call = |path: *const c_char| -> Outcome {
         let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
+        let client = client_for(flags, known).filter(|client| client.is_ruled());
         // SAFETY: as the caller promises.
-        let name = unsafe { named(path, flags) };
-        if let (Some(client), Some(name)) = (client_for(flags, known), name) {
+        let named = client.and_then(|client| Some((client, unsafe { named(path, flags) }?)));
+        if let Some((client, name)) = named {
             if let Some(done) = client.access(dir, name, unsigned(mode)) {
                 return done.map(|()| 0);
             }

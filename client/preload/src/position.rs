@@ -18,16 +18,23 @@ interpose! { safe:
 }
 
 /// Moves the file position; returns it in bytes.
+#[inline]
 pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
-    let client = client();
-    let fresh = client.and_then(|client| client.seek_fresh(fd, offset, unsigned(whence)));
-    let at = match (fresh, client) {
-        (Some(fresh), _) => fresh?,
-        (None, Some(client)) if client.is_delegated(fd) || client.is_remote_file(fd) => {
+    match client().filter(|client| !client.is_opened(fd)) {
+        Some(client) => seek_examined(client, fd, offset, whence),
+        // SAFETY: no pointers.
+        None => unsafe { kernel!(SYS_lseek, fd, offset, whence) },
+    }
+}
+
+fn seek_examined(client: &'static Client, fd: c_int, offset: off_t, whence: c_int) -> Outcome {
+    let at = match client.seek_fresh(fd, offset, unsigned(whence)) {
+        Some(fresh) => fresh?,
+        None if client.is_delegated(fd) || client.is_remote_file(fd) => {
             client.seek(fd, offset, unsigned(whence))?
         }
         // SAFETY: no pointers.
-        _ => return unsafe { kernel!(SYS_lseek, fd, offset, whence) },
+        None => return unsafe { kernel!(SYS_lseek, fd, offset, whence) },
     };
     isize::try_from(at).map_err(|_| Errno::OVERFLOW)
 }

@@ -17,7 +17,7 @@ use crate::{
     cookie, elf,
     environment::{self, lines},
     interpose::next,
-    kernel::{alone, blocking, ignore, is_alone, kernel},
+    kernel::{alone, blocking, ignore, kernel},
     open::number,
     process::{environ, exiting, watch_forks},
     signals, vfork,
@@ -39,6 +39,12 @@ pub(crate) fn client() -> Option<&'static Client> {
         IDLE => None,
         state => beside_vfork(state),
     }
+}
+
+/// The client, if a name may mean something else to it than to the kernel.
+#[inline]
+pub(crate) fn ruled() -> Option<&'static Client> {
+    client().filter(|client| client.is_ruled())
 }
 
 /// The child of a `vfork` runs in this process's memory, and its numbers are not this process's.
@@ -115,10 +121,6 @@ impl Host for Program {
     fn open(&self, dir: RawFd, path: &CStr, flags: u32, mode: u32) -> Result<RawFd, Errno> {
         // SAFETY: a C string. The client has locked nothing.
         number(unsafe { blocking!(SYS_openat, dir, path.as_ptr(), flags, mode) }?)
-    }
-
-    fn is_alone(&self) -> bool {
-        is_alone()
     }
 
     fn hold_signals(&self) -> u64 {

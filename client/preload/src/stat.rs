@@ -205,6 +205,9 @@ unsafe fn delegated(
     if flags & !KNOWN_FLAGS != 0 {
         return None; // The kernel says that there are no such flags.
     }
+    if flags & AT_EMPTY_PATH == 0 && !client.is_ruled() {
+        return None; // It is a name, and not the client's.
+    }
     // SAFETY: as the caller promises.
     match unsafe { text(path) } {
         Some(path) if !path.is_empty() => {

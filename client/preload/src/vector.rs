@@ -7,7 +7,7 @@ use libc::{c_int, iovec, off_t, ssize_t};
 
 use crate::{
     bits::{counted, returned},
-    data::{bytes, room, was_read, was_written},
+    data::{bytes, room, unexamined, was_read, was_written},
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking, cancellation_point},
@@ -83,18 +83,22 @@ fn leave(fd: c_int) -> Outcome<()> {
 ///
 /// There are `count` buffers, each with the room it says.
 unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
-    // SAFETY: as the caller promises.
-    match (unsafe { Checked::new(fd, buffers, count, at, Client::is_kernels) }?, at) {
-        // SAFETY: the caller promises the room.
-        (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
-        // SAFETY: as above.
-        (Some(checked), _) => unsafe { checked.read_many() },
+    let ask = || match at {
         // SAFETY: the caller's own call.
-        (None, None) => was_read(fd, unsafe { blocking!(SYS_readv, fd, buffers, count) }),
-        (None, Some(at)) => {
-            // SAFETY: the caller's own call.
-            was_read(fd, unsafe { blocking!(SYS_preadv, fd, buffers, count, at, 0) })
-        }
+        None => unsafe { blocking!(SYS_readv, fd, buffers, count) },
+        // SAFETY: the caller's own call.
+        Some(at) => unsafe { blocking!(SYS_preadv, fd, buffers, count, at, 0) },
+    };
+    if let Some(client) = unexamined(fd) {
+        return was_read(client, ask());
+    }
+    // SAFETY: as the caller promises.
+    match unsafe { Checked::new(fd, buffers, count, at, Client::is_kernels) }? {
+        // SAFETY: the caller promises the room.
+        Some(checked) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
+        // SAFETY: as above.
+        Some(checked) => unsafe { checked.read_many() },
+        None => ask(),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     file::{FILES_MAX, FileEntry, Files},
     host::Host,
     marks::Marks,
-    socket::with_one_more,
+    socket::{OwnNumber, with_one_more},
     table::{Entry, Table},
     tables::Tables,
     umask::Umask,
@@ -39,6 +39,10 @@ pub use wire::Status;
 pub struct Client {
     pub(crate) host: &'static dyn Host,
     pub(crate) config: Once<Config>,
+    /// There are rules: a name may mean something else than to the kernel.
+    is_ruled: AtomicBool,
+    /// By its settings, and its rules, the process may take the short way of an open.
+    pub(crate) opens_shortly: AtomicBool,
     pub(crate) table: Table,
     pub(crate) files: Files,
     pub(crate) mapped: Marks,
@@ -89,7 +93,7 @@ pub struct Client {
     has_knocked: AtomicBool,
     /// Counts for a report.
     pub(crate) watch: Watch<FILES_MAX>,
-    /// Counted while there is no session.
+    /// Counted while there is no session, or of files that have none to do with it.
     counters: [AtomicU64; COUNTER_COUNT],
 }
 
@@ -100,6 +104,8 @@ impl Client {
         Self {
             host,
             config: Once::new(),
+            is_ruled: AtomicBool::new(false),
+            opens_shortly: AtomicBool::new(false),
             table: Table::new(),
             files: Files::new(),
             mapped: Marks::new(),
@@ -139,6 +145,10 @@ impl Client {
         match self.config.set(*config) {
             Ok(_) | Err(_) => {}
         }
+        let rules = self.active().map(|config| !config.rules().is_empty());
+        self.is_ruled.store(rules == Some(true), Ordering::Relaxed);
+        let opens_shortly = rules == Some(false) && self.stages_later();
+        self.opens_shortly.store(opens_shortly, Ordering::Relaxed);
         self.limited();
         self.start_watch();
         // Finds the kernel's clock, now that there is stack for that: a handler may have little.
@@ -160,12 +170,18 @@ impl Client {
     /// True if the number is that of a socket to a daemon, a parent's perhaps: the program has not
     /// opened it, and it must stay open.
     #[must_use]
+    #[inline]
     pub fn is_own(&'static self, fd: RawFd) -> bool {
-        // A number beyond the table can only be this process's.
-        self.table.get(fd) == Entry::Own
-            || self
-                .connected()
-                .is_some_and(|connection| connection.own_numbers().any(|own| own.number() == fd))
+        let is_connections = || {
+            let own = self.connected().into_iter().flat_map(Connection::own_numbers);
+            own.map(OwnNumber::number).any(|number| number == fd)
+        };
+        match self.table.get(fd) {
+            Entry::Own => true,
+            Entry::Opened(_) | Entry::File(_) => false,
+            // A number beyond the table can only be this process's.
+            Entry::Foreign | Entry::Unknown => is_connections(),
+        }
     }
 
     /// Before the program makes `fd` a duplicate: a socket of the client's there gets another
@@ -193,6 +209,13 @@ impl Client {
     /// The program has set its umask.
     pub fn umask_is(&self, mask: u32) {
         self.umask.set(mask);
+    }
+
+    /// True if there are rules; without any the kernel alone knows what a name stands for.
+    #[must_use]
+    #[inline]
+    pub fn is_ruled(&self) -> bool {
+        self.is_ruled.load(Ordering::Relaxed)
     }
 
     /// The settings, if anything is delegated in this process.
@@ -307,12 +330,16 @@ impl Client {
     }
 
     /// Returns the memory that all processes of the job share, if its daemon lives.
+    #[inline]
     pub(crate) fn job(&'static self) -> Option<&'static Job> {
+        self.job.get().or_else(|| self.open_job())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_job(&'static self) -> Option<&'static Job> {
         if let Some(connection) = self.connected() {
             return Some(&connection.job);
-        }
-        if let Some(job) = self.job.get() {
-            return Some(job);
         }
         let config = self.active()?;
         if self.has_no_job.load(Ordering::Relaxed) {
@@ -337,17 +364,20 @@ impl Client {
         job
     }
 
-    /// Adds to a counter; without other threads by a plain store, an eighth of the cost. A signal
-    /// handler that comes in between is not counted then.
+    /// Adds to a counter.
     pub(crate) fn count(&'static self, counter: Counter, amount: u64) {
         let session = self.connected().map(|connection| &connection.session.shared().counters[..]);
         let counters = session.unwrap_or(&self.counters);
         if let Some(word) = counters.get(counter.index()) {
-            if self.host.is_alone() {
-                word.store(word.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-            } else {
-                word.fetch_add(amount, Ordering::Relaxed);
-            }
+            add(word, amount);
+        }
+    }
+
+    /// Adds to a counter of the process, for files that have nothing to do with a session.
+    #[inline]
+    pub(crate) fn count_here(&self, counter: Counter, amount: u64) {
+        if let Some(word) = self.counters.get(counter.index()) {
+            add(word, amount);
         }
     }
 
@@ -363,8 +393,7 @@ impl Client {
     pub(crate) fn leave_counters(&'static self) {
         self.leave_watch();
         self.files.all().for_each(|entry| self.count_reads(entry));
-        if self.connected().is_none() && self.counters.iter().any(|c| c.load(Ordering::Relaxed) > 0)
-        {
+        if self.counters.iter().any(|counter| counter.load(Ordering::Relaxed) > 0) {
             if let Some(job) = self.job() {
                 self.move_counters(job.shared().counters.iter());
             }
@@ -415,6 +444,17 @@ impl Client {
             }
             _ => return,
         });
+    }
+}
+
+/// Adds to a count; without other threads by a plain store, an eighth of the cost. A signal handler
+/// that comes in between is not counted then.
+#[inline]
+pub(crate) fn add(word: &AtomicU64, amount: u64) {
+    if shm::is_alone() {
+        word.store(word.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    } else {
+        word.fetch_add(amount, Ordering::Relaxed);
     }
 }
 

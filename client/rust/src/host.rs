@@ -56,11 +56,6 @@ pub trait Host: Sync {
     /// Lets the signals come that came since.
     fn release_signals(&self, _before: u64) {}
 
-    /// True if the process is known to have no other thread.
-    fn is_alone(&self) -> bool {
-        false
-    }
-
     /// Tells the user something, once, in one line.
     fn notice(&self, _text: &str) {}
 }

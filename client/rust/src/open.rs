@@ -87,10 +87,12 @@ impl Client {
             return opened;
         }
         let fd = self.host.open(dir, path, flags.bits(), mode.bits())?;
-        self.table.take(fd);
-        if let Some(policy) = policy {
-            self.opened(fd, flags, policy);
-            self.sweep();
+        match policy {
+            Some(policy) => {
+                self.opened(fd, flags, policy);
+                self.sweep();
+            }
+            None => self.forget(fd),
         }
         Ok(fd)
     }
@@ -127,6 +129,7 @@ impl Client {
 
     /// True if `fd` is known as a regular file. Costs a table look-up.
     #[must_use]
+    #[inline]
     pub fn is_file(&'static self, fd: RawFd) -> bool {
         matches!(self.table.get(fd), Entry::File(_))
     }
@@ -172,7 +175,7 @@ impl Client {
 
     /// Takes a descriptor that was just opened into the table.
     pub(crate) fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
-        if policy == Policy::Hybrid && self.keep_unexamined(fd, flags) {
+        if policy == Policy::Hybrid && self.may_keep_unexamined(fd, flags) {
             return;
         }
         // What asks for a file without a name has the bit of a folder, too.
@@ -324,7 +327,12 @@ impl Client {
 
     /// Has what anybody staged for this inode in the file when it returns, and asks others that it
     /// stays so. Returns whether there was something, so that an earlier `stat` is out of date.
+    #[inline]
     pub fn settle(&'static self, device: u64, inode: u64) -> bool {
+        !self.is_nothing_staged() && self.settle_staged(device, inode)
+    }
+
+    fn settle_staged(&'static self, device: u64, inode: u64) -> bool {
         let linked = self.linked(device, inode);
         if linked.count() == 0 {
             return false;

@@ -85,11 +85,7 @@ impl Client {
         offset: i64,
         whence: u32,
     ) -> Option<io::Result<u64>> {
-        let id = match self.table.get(fd) {
-            Entry::File(id) => id,
-            Entry::Opened(_) => return Some(self.kernel_seek(fd, offset, whence)),
-            _ => return None,
-        };
+        let Entry::File(id) = self.table.get(fd) else { return None };
         if self.files.get(id)?.is_staged.load(Ordering::Acquire) {
             return None;
         }

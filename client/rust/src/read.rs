@@ -10,7 +10,7 @@ use rustix::{
 use wire::{Counter, Request};
 
 use crate::{
-    client::Client,
+    client::{Client, add},
     file::{AT_END, FileEntry},
     locked::Locked,
     staging,
@@ -87,7 +87,7 @@ impl Client {
         };
         match read {
             Ok(len) => {
-                entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
+                add(&entry.read_len, len as u64);
                 if let Some(call) = watched {
                     self.watch_read(call, id, entry, len);
                 }

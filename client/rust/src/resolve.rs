@@ -23,7 +23,9 @@ impl Client {
     /// `path`, which is relative to `dir`, in full, with the policy that a rule gives it. `None`:
     /// there are no rules, or they are not about such a path.
     pub(crate) fn resolve(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        self.active().filter(|config| !config.rules().is_empty())?;
+        if !self.is_ruled() {
+            return None;
+        }
         if policy_without_rules(dir, path) == Policy::Kernels {
             return None;
         }
@@ -48,7 +50,6 @@ impl Client {
 
     /// Asks about paths, where there are rules that may be about any.
     pub(crate) fn if_ruled<T>(&'static self, ask: impl FnOnce() -> Option<T>) -> Option<T> {
-        self.active().filter(|config| !config.rules().is_empty())?;
-        apart(ask)
+        if self.is_ruled() { apart(ask) } else { None }
     }
 }

@@ -35,7 +35,13 @@ pub(crate) fn policy_without_rules(dir: RawFd, path: &CStr) -> Policy {
     if is_kernels { Policy::Kernels } else { Policy::Hybrid }
 }
 
-fn is_kernels(path: &[u8]) -> bool {
+/// True if no rule can be about a path: the kernel makes up what is there.
+#[inline]
+pub(crate) fn is_kernels(path: &[u8]) -> bool {
+    // Most are not even near.
+    if !matches!(path, [b'/', b'd' | b'p' | b's', ..]) {
+        return false;
+    }
     let is_below = |root: &[u8]| path.starts_with(root);
     is_below(b"/dev/") && !is_below(b"/dev/shm/") || is_below(b"/proc/") || is_below(b"/sys/")
 }

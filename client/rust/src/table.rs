@@ -2,6 +2,8 @@
 //!
 //! Entries are changed by whoever opens, duplicates, and closes numbers, and read without a lock.
 //! A reader that holds an outdated id finds out when it locks the file and the generation differs.
+//! Where libc says that the process has one thread, its entries are changed by plain instructions:
+//! a signal handler cannot get a number that the code it interrupts has open.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -78,6 +80,7 @@ impl Table {
         Self { entries: [const { AtomicU32::new(0) }; NUMBERS], highest: AtomicU32::new(0) }
     }
 
+    #[inline]
     pub(crate) fn get(&self, fd: RawFd) -> Entry {
         let Some(entry) = self.entry(fd) else { return Entry::Foreign };
         decode(entry.load(Ordering::Acquire))
@@ -102,7 +105,37 @@ impl Table {
 
     /// Makes the number unknown and returns what it stood for.
     pub(crate) fn take(&self, fd: RawFd) -> Entry {
-        self.entry(fd).map_or(Entry::Foreign, |slot| decode(slot.swap(0, Ordering::AcqRel)))
+        self.entry(fd).map_or(Entry::Foreign, |slot| {
+            if shm::is_alone() {
+                let before = slot.load(Ordering::Relaxed);
+                slot.store(0, Ordering::Relaxed);
+                return decode(before);
+            }
+            decode(slot.swap(0, Ordering::AcqRel))
+        })
+    }
+
+    /// True if a number was [opened](Entry::Opened), and not examined since.
+    #[inline]
+    pub(crate) fn is_opened(&self, fd: RawFd) -> bool {
+        let word = self.entry(fd).map_or(0, |slot| slot.load(Ordering::Acquire));
+        word & (FILE | OPENED) == OPENED
+    }
+
+    /// Makes a number unknown that was [opened](Entry::Opened) and not examined since. Returns
+    /// whether it was one.
+    #[inline]
+    pub(crate) fn forget_opened(&self, fd: RawFd) -> bool {
+        let Some(slot) = self.entry(fd) else { return false };
+        let before = slot.load(Ordering::Acquire);
+        if before & (FILE | OPENED) != OPENED {
+            return false;
+        }
+        if shm::is_alone() {
+            slot.store(0, Ordering::Relaxed);
+            return true;
+        }
+        slot.compare_exchange(before, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// The numbers in `first..=last` that stand for files of ours.
@@ -137,6 +170,7 @@ impl Table {
         }
     }
 
+    #[inline]
     fn entry(&self, fd: RawFd) -> Option<&AtomicU32> {
         self.entries.get(usize::try_from(fd).ok()?)
     }
@@ -197,7 +231,11 @@ mod tests {
         let other = Entry::Opened(Opened::new(8));
         assert_eq!(table.learn(11, other, file), written);
         assert_eq!(table.learn(11, written, file), file);
+        assert!(!table.is_opened(9) && !table.is_opened(10));
+        assert!(!table.forget_opened(9), "a file may have something staged");
         assert_eq!(table.take(9), file);
+        assert!(table.set(9, written) && table.is_opened(9));
+        assert!(table.forget_opened(9) && !table.forget_opened(9));
         assert_eq!(table.get(9), Entry::Unknown);
     }
 

@@ -9,17 +9,22 @@
 //! child. An `open` meanwhile sees that, or the scan sees its descriptor: each side stores what it
 //! has done, then a fence, then looks for the other.
 
-use core::sync::atomic::{Ordering, fence};
+use core::{
+    ffi::CStr,
+    sync::atomic::{Ordering, fence},
+};
 
 use rustix::{
     fd::RawFd,
     fs::{self, OFlags},
+    io,
 };
 use wire::{Counter, Reason};
 
 use crate::{
     client::Client,
     open::{STREAMS_MAX, identify},
+    rules::{Policy, is_kernels},
     table::{Entry, Opened},
 };
 
@@ -61,12 +66,18 @@ impl Client {
         matches!(self.table.get(fd), Entry::Opened(_)) && self.is_nothing_staged()
     }
 
-    /// Counts bytes that the kernel has read from `fd`, if that may be a file.
+    /// True if `fd` was opened by this process, and not examined since: the kernel reads it as it
+    /// is, and has its position.
+    #[must_use]
     #[inline]
-    pub fn count_unexamined_read(&'static self, fd: RawFd, len: usize) {
-        if matches!(self.table.get(fd), Entry::Opened(_)) {
-            self.count(Counter::BytesRead, len as u64);
-        }
+    pub fn is_opened(&self, fd: RawFd) -> bool {
+        self.table.is_opened(fd)
+    }
+
+    /// Counts bytes that the kernel has read of a file that is not examined.
+    #[inline]
+    pub fn count_unexamined_read(&self, len: usize) {
+        self.count_here(Counter::BytesRead, len as u64);
     }
 
     /// Counts bytes that the kernel has written to `fd`, if that may be a file.
@@ -77,29 +88,84 @@ impl Client {
         }
     }
 
-    /// Leaves a descriptor that was just opened unexamined. Returns whether that is safe.
-    pub(crate) fn keep_unexamined(&'static self, fd: RawFd, flags: OFlags) -> bool {
-        let stages_at_once = self.config.get().is_none_or(|config| config.stage_after.is_zero());
-        let is_other = flags.intersects(OFlags::PATH | OFlags::DIRECTORY | OFlags::DIRECT);
-        if is_other || stages_at_once || fd <= STREAMS_MAX || !self.may_stay_unexamined() {
+    /// The short way of an [`open`](Self::open): by the kernel, and the descriptor left unexamined.
+    /// `None` where more may depend on it.
+    ///
+    /// # Errors
+    ///
+    /// As `openat(2)`.
+    #[inline]
+    pub fn open_unexamined(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        flags: u32,
+        mode: u32,
+    ) -> Option<io::Result<RawFd>> {
+        let (bits, flags) = (flags, OFlags::from_bits_retain(flags));
+        let is_plain = self.opens_shortly.load(Ordering::Relaxed) && may_be_short(flags);
+        if !is_plain || is_kernels(path.to_bytes()) || !self.may_stay_unexamined() {
+            return None;
+        }
+        let opened = self.host.open(dir, path, bits, mode);
+        if let Ok(fd) = opened {
+            if !self.keep_unexamined(fd) {
+                self.opened(fd, flags, Policy::Hybrid);
+            }
+        }
+        Some(opened)
+    }
+
+    /// Leaves a descriptor unexamined that was just opened with such `flags`. Returns whether that
+    /// is safe.
+    pub(crate) fn may_keep_unexamined(&'static self, fd: RawFd, flags: OFlags) -> bool {
+        let is_short = self.stages_later() && may_be_short(flags);
+        is_short && self.may_stay_unexamined() && self.keep_unexamined(fd)
+    }
+
+    #[inline]
+    fn keep_unexamined(&'static self, fd: RawFd) -> bool {
+        let is_alone = shm::is_alone();
+        let turn = if is_alone {
+            let turn = self.opened_turn.load(Ordering::Relaxed);
+            self.opened_turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+            turn
+        } else {
+            self.opened_turn.fetch_add(1, Ordering::Relaxed)
+        };
+        if fd <= STREAMS_MAX || !self.table.set(fd, Entry::Opened(Opened::new(turn))) {
             return false;
         }
-        let opened = Entry::Opened(Opened::new(self.opened_turn.fetch_add(1, Ordering::Relaxed)));
-        if !self.table.set(fd, opened) {
-            return false;
+        if is_alone {
+            return true; // Nobody else is there who could connect.
         }
         fence(Ordering::SeqCst);
         self.may_stay_unexamined()
     }
 
+    /// The short way of a close: forgets a number that was not examined since it was opened. False
+    /// where more may depend on it.
+    #[inline]
+    pub fn close_unexamined(&'static self, fd: RawFd) -> bool {
+        let is_plain = !self.has_locks.load(Ordering::Relaxed) && !self.watch.is_on();
+        is_plain && self.table.forget_opened(fd)
+    }
+
+    #[inline]
     fn may_stay_unexamined(&'static self) -> bool {
         !self.examines_all.load(Ordering::Relaxed)
             && !self.leaves_all.load(Ordering::Relaxed)
+            && !self.is_exiting()
             && self.is_nothing_staged()
     }
 
+    /// True if the first writes of a file go to the kernel.
+    pub(crate) fn stages_later(&self) -> bool {
+        self.config.get().is_some_and(|config| !config.stage_after.is_zero())
+    }
+
     /// True if nobody in the job has a file linked.
-    fn is_nothing_staged(&'static self) -> bool {
+    pub(crate) fn is_nothing_staged(&'static self) -> bool {
         self.job().is_none_or(|job| job.shared().inodes.is_empty())
     }
 
@@ -144,4 +210,10 @@ impl Client {
         }
         learned
     }
+}
+
+/// True if nothing depends on the file of a descriptor that is opened with such flags.
+#[inline]
+fn may_be_short(flags: OFlags) -> bool {
+    !flags.intersects(OFlags::PATH | OFlags::DIRECTORY | OFlags::DIRECT)
 }

@@ -36,7 +36,7 @@ mod sync;
 pub use board::{Board, Ready, SESSIONS_MAX};
 pub use costs::{Cost, Costs};
 pub use inodes::{Inodes, Linked};
-pub use lock::{Guard, Lock, Reentered, alone_while, exchange, thread};
+pub use lock::{Guard, Lock, Reentered, alone_while, exchange, is_alone, thread};
 #[cfg(not(loom))]
 pub use mapping::{Mapping, ReadOnly};
 pub use names::{Epochs, NAME_SLOTS, NameHash, Names};

@@ -42,7 +42,10 @@ pub fn alone_while(flag: &'static AtomicU8) {
     ALONE.store(ptr::from_ref(flag).cast_mut(), Ordering::Relaxed);
 }
 
-fn is_alone() -> bool {
+/// True if the process is known to have one thread: see [`alone_while`].
+#[inline]
+#[must_use]
+pub fn is_alone() -> bool {
     // SAFETY: null, or a reference that lasts as long as the process.
     let flag = unsafe { ALONE.load(Ordering::Relaxed).as_ref() };
     flag.is_some_and(|flag| flag.load(Ordering::Relaxed) != 0)
