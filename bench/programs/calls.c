@@ -1,9 +1,11 @@
 // Makes the same calls many times, as a whole process.
 //   calls write SIZE BYTES PROCESSES FILE    a file for each process
+//   calls send SIZE BYTES PROCESSES PORT     a stream of each process to 127.0.0.1
 //   calls print COUNT FILE                   fprintf of 100 bytes
 //   calls files COUNT FILE                   opens, writes 4 KiB, closes, and removes
 //   calls stat|fstat|access|lseek|pread|open COUNT FILE
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +27,26 @@ static void write_file(const char *path, long size, long bytes) {
     check(fd >= 0);
     for (long at = 0; at < bytes; at += size) check(write(fd, block, size) == size);
     check(close(fd) == 0);
+}
+
+static void send_stream(int port, long size, long bytes) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    check(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+    for (long at = 0; at < bytes; at += size) check(send(fd, block, size, 0) == size);
+    check(close(fd) == 0);
+}
+
+static void send_streams(int port, long size, long bytes, long processes) {
+    for (long i = 0; i < processes; i++) {
+        pid_t child = fork();
+        check(child >= 0);
+        if (child > 0) continue;
+        send_stream(port, size, bytes);
+        exit(0);
+    }
+    for (int status; wait(&status) > 0;) check(status == 0);
 }
 
 static void write_files(const char *path, long size, long bytes, long processes) {
@@ -88,6 +110,8 @@ int main(int argc, char **argv) {
     memset(block, 'k', sizeof block);
     if (!strcmp(what, "write") && argc == 6)
         write_files(path, atol(argv[2]), atol(argv[3]), atol(argv[4]));
+    else if (!strcmp(what, "send") && argc == 6)
+        send_streams(atoi(path), atol(argv[2]), atol(argv[3]), atol(argv[4]));
     else if (!strcmp(what, "print")) print(path, atol(argv[2]));
     else if (!strcmp(what, "files")) small_files(path, atol(argv[2]));
     else look(what, path, atol(argv[2]));

@@ -1,6 +1,7 @@
 //! `kakehi-bench delegate`: file I/O under delegation against the system calls it replaces.
 //!
-//! Whole programs come first ([`whole`]), with default settings; they are what a user sees. The
+//! Whole programs come first ([`whole`]), with default settings; they are what a user sees. Then
+//! come processes that stream into a server ([`serve`]). The
 //! rest takes calls apart: three processes do the same calls, one as it is (`native`), one under
 //! policy `hybrid`, one under `delegate`. They take turns, round by round, on one core; the daemon
 //! has another. Every other round is run with the cores the other way round, by processes of its
@@ -18,6 +19,7 @@ mod cells;
 mod parts;
 mod places;
 mod programs;
+mod serve;
 mod sides;
 mod volumes;
 mod whole;
@@ -30,6 +32,8 @@ use std::{
 use self::{
     places::Places,
     sides::{Bench, Idle},
+    volumes::Volumes,
+    whole::{Setting, Tools},
 };
 use crate::{
     machine::{self, Cores, Machine},
@@ -112,8 +116,11 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let places = Places::create(&args.dir)?;
 
     let only = args.common.only();
-    if whole::is_wanted(&only) {
-        whole::measure(&mut report, &only, &args.dir, &extent);
+    if whole::is_wanted(&only) || serve::is_wanted(&only) {
+        let (tools, volumes) = (Tools::make(), Volumes::make(&args.dir));
+        let with = Setting { only: &only, tools, volumes, extent: &extent };
+        whole::measure(&mut report, &with);
+        serve::measure(&mut report, &with);
     }
     let has_overhead = only.wants(parts::NAMES);
     let has_burst = only.wants(cells::BURST_NAMES);

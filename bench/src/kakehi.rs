@@ -53,7 +53,11 @@ impl Daemon {
         let program = env::current_exe()?.canonicalize()?.with_file_name("kakehi");
         let folder = Scratch::create()?;
         let mut command = command(&program, &folder);
-        command.arg("serve").arg("--socket").arg(socket(&folder)).args(["--idle", idle]);
+        command
+            .args(["--quiet", "serve"])
+            .arg("--socket")
+            .arg(socket(&folder))
+            .args(["--idle", idle]);
         command.envs(variables.iter().copied());
         for (flag, value) in flags {
             command.arg(flag).arg(value);
@@ -97,6 +101,14 @@ impl Daemon {
             nanos += used.parse::<u64>()?;
         }
         Ok(Duration::from_nanos(nanos))
+    }
+
+    /// The most memory that it has had, MiB.
+    pub(crate) fn peak_memory(&self) -> anyhow::Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id()))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB")).context("a peak")?;
+        Ok(kib.trim().parse::<f64>()? / 1024.0)
     }
 
     /// Folder of the socket.

@@ -24,7 +24,7 @@ use crate::{
 const PREFIX: &str = "program";
 const SIDES: [&str; 3] = ["native", "kakehi", "gather"];
 /// The daemon's default.
-const IDLE: &str = "poll-idle";
+pub(super) const IDLE: &str = "poll-idle";
 
 /// The command of a case; `TO` is an empty folder, `FROM` has the prepared files.
 enum What {
@@ -85,8 +85,8 @@ const PREPARE: &str = "mkdir tree && cd tree && for d in $(seq 30); do mkdir $d 
 
 /// How often, how much of it, and until when.
 pub(super) struct Extent {
-    rounds: usize,
-    divisor: u64,
+    pub(super) rounds: usize,
+    pub(super) divisor: u64,
     end: Option<Instant>,
 }
 
@@ -98,6 +98,11 @@ impl Extent {
             true => Self { rounds: common.rounds_or(2), divisor: QUICK_DIVISOR, end },
             false => Self { rounds: common.rounds_or(9), divisor: 1, end },
         }
+    }
+
+    /// Why no further round is begun.
+    pub(super) fn is_used_up(&self) -> Option<String> {
+        Effort { rounds: 0, rounds_max: 0, volume: 0, end: self.end }.is_used_up()
     }
 }
 
@@ -115,10 +120,17 @@ pub(super) fn is_wanted(only: &Only) -> bool {
     CASES.iter().any(|(name, _)| only.wants([format!("{PREFIX}/{name}")]))
 }
 
+/// What the rows of whole programs are measured with.
+pub(super) struct Setting<'a> {
+    pub(super) only: &'a Only,
+    pub(super) tools: Result<Tools, String>,
+    pub(super) volumes: Volumes,
+    pub(super) extent: &'a Extent,
+}
+
 /// Measures every case on every file system.
-pub(super) fn measure(report: &mut Report, only: &Only, dir: &Path, extent: &Extent) {
-    let volumes = Volumes::make(dir);
-    let tools = Tools::make();
+pub(super) fn measure(report: &mut Report, with: &Setting<'_>) {
+    let Setting { only, tools, volumes, extent } = with;
     for (name, what) in &CASES {
         if !only.wants([format!("{PREFIX}/{name}")]) {
             continue;
@@ -137,7 +149,7 @@ pub(super) fn measure(report: &mut Report, only: &Only, dir: &Path, extent: &Ext
 }
 
 /// The environment that every case needs.
-struct Tools {
+pub(super) struct Tools {
     daemon: Daemon,
     environment: Environment,
     calls: Result<PathBuf, String>,
@@ -147,7 +159,7 @@ struct Tools {
 }
 
 impl Tools {
-    fn make() -> Result<Self, String> {
+    pub(super) fn make() -> Result<Self, String> {
         let scratch = Scratch::create_in(Path::new(crate::places::MEMORY));
         let scratch = scratch.map_err(|why| why.to_string())?;
         let daemon = Daemon::start(IDLE, None).map_err(|why| format!("{why:#}"))?;
@@ -160,14 +172,20 @@ impl Tools {
         Ok(Self { daemon, environment, calls, gather, from, scratch })
     }
 
+    /// `programs/calls.c`, to do this.
+    pub(super) fn calls(&self, verb: &str) -> Result<Command, String> {
+        let mut command = Command::new(self.calls.as_ref()?);
+        command.arg(verb).env_remove("LD_PRELOAD").stdin(Stdio::null());
+        Ok(command)
+    }
+
     /// Every side in turn, after one round that is not counted.
     fn rounds(&self, what: &What, to: &Path, extent: &Extent) -> [Times; 3] {
-        let effort = Effort { rounds: 0, rounds_max: 0, volume: 0, end: extent.end };
         let mut times = [const { Times::Ok(Vec::new()) }; 3];
         for round in 0..=extent.rounds {
             for (side, times) in SIDES.iter().zip(&mut times) {
                 let Ok(list) = times else { continue };
-                let run = match effort.is_used_up() {
+                let run = match extent.is_used_up() {
                     Some(why) if list.is_empty() => Err(why),
                     Some(_) => continue,
                     None => self.run(side, what, to, extent.divisor),
@@ -210,11 +228,10 @@ impl Tools {
                 command
             }
             Calls(verb, size, count, processes) => {
-                let mut command = Command::new(self.calls.as_ref()?);
+                let mut command = self.calls(verb)?;
                 // The first bytes are few as they are.
                 let count =
                     if *processes == 0 && *verb == "write" { *count } else { count / divisor };
-                command.arg(verb);
                 if *verb == "write" {
                     let count = count / size * size;
                     command.args([size, &count, processes.max(&1)].map(u64::to_string));
@@ -239,7 +256,7 @@ fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<Path
 }
 
 /// CPU time of all children that were waited for.
-fn children() -> Duration {
+pub(super) fn children() -> Duration {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: there is room for the answer.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };

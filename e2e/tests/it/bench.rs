@@ -64,3 +64,24 @@ fn bench_here_measures_every_case_and_leaves_nothing() {
     assert!(found["advice"].as_str().is_some_and(|advice| advice.contains("here")), "{found:#}");
     assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 0);
 }
+
+#[test]
+fn bench_delegate_streams_into_a_server_and_compares_it_with_the_limit() {
+    let folder = Folder::new();
+    let mut command = Command::new(kakehi());
+    command.args(["bench", "delegate", "--quick", "--json", "--rounds", "1"]);
+    command.args(["--only", "serve/64KiB", "--dir"]).arg(folder.path());
+    let said = succeed(command.env("TMPDIR", folder.path()), 4 * SOON);
+    let found: Value = serde_json::from_str(&said).expect("JSON");
+    let ratios = found["ratios"].as_array().expect("ratios");
+    let named = |end: &str| {
+        let names = ratios.iter().filter_map(|ratio| ratio["name"].as_str());
+        names.filter(|name| name.starts_with("serve/64KiB/") && name.ends_with(end)).count()
+    };
+    // As root, one each for ext4 and xfs.
+    assert!(named(":limit") > 0 && named(":core") > 0, "{found:#}");
+    for ratio in ratios {
+        assert!(ratio["median"].as_f64().is_some_and(|ratio| ratio > 0.0), "{found:#}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
