@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -396,5 +396,17 @@ fn killed_servers_are_reported_to_whoever_has_written() {
         program.end();
     }
     daemon.end_by(0);
+    rig.stop();
+}
+
+/// What the tests of several servers check of a root holds of one that other machines share.
+#[test]
+fn several_servers_of_a_root_on_glusterfs_pass_their_tests() {
+    let folder = Folder::new();
+    let Some(rig) = Rig::start(&folder, "glusterfs", "") else { return };
+    let mut tests = Command::new(env::current_exe().expect("a program"));
+    tests.args(["remote_servers::", "--test-threads=2"]).env("TMPDIR", rig.mount());
+    let said = succeed(&mut tests, 2 * TIME_MAX);
+    assert!(said.contains("7 passed; 0 failed"), "{said}");
     rig.stop();
 }
