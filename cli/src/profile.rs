@@ -115,7 +115,7 @@ impl Report {
         // What can be read is reported.
         records.read_to_end(&mut text).ok();
         let records = Records::read(&text);
-        let estimate = Estimate::of(&records);
+        let estimate = Estimate::of(&records, time);
         let facts = Facts { job, time, began_ns: self.began_ns, records: &records, estimate };
         self.target.write(&page::text(&facts))?;
         voice::step(format_args!("the report is in {}", self.target.path.display()));

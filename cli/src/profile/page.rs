@@ -87,13 +87,13 @@ fn advised(facts: &Facts<'_>) -> String {
     if let Some(estimate) = facts.estimate {
         write!(
             text,
-            "<p class=\"note\">The estimate: {} and the closes took the processes {} together, by \
-             one call in 16 that was timed. Calls of the same sizes, made one after the other in \
-             the same folder after the job had ended, without delegation, would have taken {}. It \
-             knows nothing of what else the file system did while the job ran.</p>",
+            "<p class=\"note\">The estimate: {}, by one call in 16 that was timed, and what Kakehi \
+             does when a file is closed took the processes {} together. Without delegation the \
+             writes would have taken {}: as long as {}.</p>",
             report::count(estimate.writes, "write", "s"),
             time(estimate.taken),
             time(estimate.native),
+            estimate.by.words(),
         )
         .ok();
     }

@@ -59,6 +59,8 @@ pub(super) struct Process {
 pub(super) struct Records {
     pub(super) writes: [Class; SIZES],
     pub(super) reads: [Class; SIZES],
+    /// The writes that the kernel executed while their time was measured.
+    pub(super) measured: [Class; SIZES],
     /// Those with most bytes first.
     pub(super) files: Vec<File>,
     /// By rank, then by number.
@@ -125,12 +127,15 @@ impl Reading {
                 let of_way = match way {
                     "0" => &mut self.records.writes,
                     "1" => &mut self.records.reads,
+                    "2" => &mut self.records.measured,
                     _ => return None,
                 };
                 let class = of_way.get_mut(size.parse::<usize>().ok()?)?;
                 let [calls, bytes, timed, timed_ns] = numbers(calls)?;
                 *class = Records::total(&[*class, Class { calls, bytes, timed, timed_ns }]);
                 let process = self.processes.entry(pid.parse().ok()?).or_default();
+                // What was measured is one of the writes, too.
+                let calls = if way == "2" { 0 } else { calls };
                 process.calls = process.calls.saturating_add(calls);
             }
             _ => return None,

@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt::Write as _,
     fs::File,
     io::Read as _,
     path::Path,
@@ -90,7 +91,7 @@ impl Trace {
         // What can be read is shown.
         records.read_to_end(&mut text).ok();
         let calls = whole(&String::from_utf8_lossy(&text), &summary.traced);
-        self.0.write(&document(&calls).to_string())?;
+        self.0.write(&document(&calls))?;
         voice::say(&said(&calls));
         voice::step(format_args!("the trace is in {}", self.0.path.display()));
         Ok(())
@@ -223,17 +224,21 @@ fn said(calls: &[Whole]) -> String {
     text
 }
 
-/// The document: <https://ui.perfetto.dev> calls it the JSON trace format.
-fn document(calls: &[Whole]) -> Value {
-    let mut events = Vec::new();
+/// The document: <https://ui.perfetto.dev> calls it the JSON trace format. Its events are written as
+/// text: a tree of values first takes as long as a short job.
+fn document(calls: &[Whole]) -> String {
+    let mut text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[".to_owned();
     let mut rows: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     let began = calls.first().map_or(0, |whole| whole.boxes[0]);
     for whole in calls {
         let [from, .., to] = whole.boxes;
-        let ends = rows.entry(whole.call.pid).or_insert_with(|| {
+        let pid = whole.call.pid;
+        let ends = rows.entry(pid).or_insert_with(|| {
             let args = json!({"name": "process"});
-            let (ph, name, pid) = ("M", "process_name", whole.call.pid);
-            events.push(json!({"ph": ph, "name": name, "pid": pid, "tid": 0, "args": args}));
+            let named =
+                json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": args});
+            // Infallible, as all that follow.
+            writeln!(text, "{named},").ok();
             Vec::new()
         });
         // In the first row where nothing else is under way.
@@ -242,8 +247,10 @@ fn document(calls: &[Whole]) -> Value {
             Some(end) => *end = to,
             None => ends.push(to),
         }
-        events.extend(slices(whole, row, began));
+        slices(&mut text, whole, row, began);
     }
+    // The last one's comma.
+    text.truncate(text.trim_end_matches(",\n").len());
     let means = names(calls).into_iter().map(|name| {
         let of_name = calls.iter().filter(|whole| whole.call.name == name);
         let steps = STEPS.iter().zip(means(of_name.clone()));
@@ -253,40 +260,33 @@ fn document(calls: &[Whole]) -> Value {
         (name.to_owned(), Value::Object(means))
     });
     let means: serde_json::Map<_, _> = means.collect();
-    json!({
-        "displayTimeUnit": "ns",
-        "otherData": {"version": env!("CARGO_PKG_VERSION"), "mean_ns": means},
-        "traceEvents": events,
-    })
+    let other = json!({"version": env!("CARGO_PKG_VERSION"), "mean_ns": means});
+    writeln!(text, "],\"otherData\":{other}}}").ok();
+    text
 }
 
-/// A call as one slice, with one for each step in it.
-fn slices(whole: &Whole, row: usize, began: u64) -> impl Iterator<Item = Value> {
+/// Writes a call as one slice, with one for each step in it.
+fn slices(text: &mut String, whole: &Whole, row: usize, began: u64) {
     let Whole { call, boxes } = whole;
-    let slice = |name: &str, from: u64, to: u64| {
+    let (cat, pid) = (json!(call.name).to_string(), call.pid);
+    let [accepted, .., completed] = *boxes;
+    let micros = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
+    let head = |name: &str, from: u64, to: u64| {
         let (at, time) = (micros(from.saturating_sub(began)), micros(to.saturating_sub(from)));
-        let (cat, pid) = (&call.name, call.pid);
-        json!({
-            "name": name, "cat": cat, "ph": "X", "pid": pid, "tid": row, "ts": at, "dur": time
-        })
+        format!(
+            "{{\"name\":{name},\"cat\":{cat},\"ph\":\"X\",\"pid\":{pid},\"tid\":{row},\"ts\":{at},\
+             \"dur\":{time}"
+        )
     };
-    let [from, .., to] = *boxes;
-    let mut args: serde_json::Map<_, _> =
-        BOXES.iter().zip(boxes).map(|(name, ns)| ((*name).to_owned(), (*ns).into())).collect();
-    args.extend(call.len.map(|len| ("bytes".to_owned(), len.into())));
-    args.extend(call.answered_ns.map(|ns| ("answered".to_owned(), ns.into())));
-    let mut all = slice(&call.name, from, to);
-    if let Some(all) = all.as_object_mut() {
-        all.insert("args".to_owned(), Value::Object(args));
+    let times = BOXES.into_iter().zip(boxes.iter().copied());
+    let others = [("bytes", call.len), ("answered", call.answered_ns)];
+    let others = others.into_iter().filter_map(|(name, number)| Some((name, number?)));
+    let args: Vec<_> = times.chain(others).map(|(name, it)| format!("\"{name}\":{it}")).collect();
+    let all = head(&cat, accepted, completed);
+    writeln!(text, "{all},\"args\":{{{}}}}},", args.join(",")).ok();
+    for (name, (from, to)) in STEPS.iter().zip(boxes.iter().zip(boxes.iter().skip(1))) {
+        writeln!(text, "{}}},", head(&format!("\"{name}\""), *from, *to)).ok();
     }
-    let steps = STEPS.iter().zip(boxes.iter().zip(boxes.iter().skip(1)));
-    let steps: Vec<_> = steps.map(|(name, (from, to))| slice(name, *from, *to)).collect();
-    std::iter::once(all).chain(steps)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "ns of a job are less than 53 bits")]
-fn micros(ns: u64) -> f64 {
-    ns as f64 / 1e3
 }
 
 #[cfg(test)]
@@ -321,9 +321,13 @@ mod tests {
         let text = "W\t7\t1\t4\t10\t1\t100\t110\nW\t7\t1\t4\t20\t1\t120\t130\n\
                     D\t1\t4\t0\t20\t300\t310\t400\n";
         let document = document(&whole(text, &[]));
+        let document: Value = serde_json::from_str(&document).expect("JSON");
         let events = document["traceEvents"].as_array().cloned().unwrap_or_default();
         let rows: Vec<_> =
             events.iter().filter(|it| it["name"] == "staged write").map(|it| &it["tid"]).collect();
         assert_eq!(rows, [0, 1]);
+        assert_eq!(events[1]["dur"], 0.3);
+        let empty: Value = serde_json::from_str(&super::document(&[])).expect("JSON");
+        assert_eq!(empty["traceEvents"].as_array().map(Vec::len), Some(0));
     }
 }

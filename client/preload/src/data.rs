@@ -58,7 +58,7 @@ pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> O
     // SAFETY: as the caller promises.
     let ask = || unsafe { blocking!(SYS_read, fd, buffer, len) };
     if let Some(client) = unexamined(fd) {
-        return was_read(client, ask());
+        return was_read(client, fd, ask());
     }
     // SAFETY: as the caller promises.
     if let Some(read) = unsafe { read_warm(fd, buffer, len, None) } {
@@ -101,7 +101,7 @@ unsafe fn read_into_at(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -
     // SAFETY: as the caller promises.
     let ask = || unsafe { blocking!(SYS_pread64, fd, buffer, len, at) };
     match unexamined(fd) {
-        Some(client) => was_read(client, ask()),
+        Some(client) => was_read(client, fd, ask()),
         // SAFETY: as the caller promises.
         None => unsafe { read_examined_at(fd, buffer, len, at) },
     }
@@ -210,9 +210,9 @@ pub(crate) fn unexamined(fd: c_int) -> Option<&'static Client> {
 
 /// Counts what the kernel has read of a file that the client does not know yet.
 #[inline]
-pub(crate) fn was_read(client: &'static Client, outcome: Outcome) -> Outcome {
+pub(crate) fn was_read(client: &'static Client, fd: c_int, outcome: Outcome) -> Outcome {
     if let Ok(Ok(len)) = outcome.map(usize::try_from) {
-        client.count_unexamined_read(len);
+        client.count_unexamined_read(fd, len);
     }
     outcome
 }

@@ -90,7 +90,7 @@ unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>
         Some(at) => unsafe { blocking!(SYS_preadv, fd, buffers, count, at, 0) },
     };
     if let Some(client) = unexamined(fd) {
-        return was_read(client, ask());
+        return was_read(client, fd, ask());
     }
     // SAFETY: as the caller promises.
     match unsafe { Checked::new(fd, buffers, count, at, Client::is_kernels) }? {

@@ -274,7 +274,7 @@ impl Client {
             bundled: Some(bundled),
             ..file::fresh(device, inode, flags)
         };
-        let Some(id) = self.files.add(file) else {
+        let Some(id) = self.add_file(file) else {
             // The name stays claimed: it is asked for from now on.
             link.end();
             return None;

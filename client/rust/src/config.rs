@@ -174,10 +174,7 @@ impl Config {
                 self.fence_timeout = duration(value).ok_or(wrong)?;
             }
             Setting::Direct => self.direct = size(value).ok_or(wrong)?,
-            Setting::Watch => {
-                self.watch.set(value).ok_or(wrong)?;
-                self.has_short_ways = false;
-            }
+            Setting::Watch => self.watch.set(value).ok_or(wrong)?,
             Setting::Trace => self.traces = switch(value).ok_or(wrong)?,
             Setting::StageAfter => self.stage_after = duration(value).ok_or(wrong)?,
             Setting::Rank(_) => {

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use crate::{client::Client, locked::Locked};
+use crate::{client::Client, clock::nanoseconds, locked::Locked};
 
 /// A KiB that takes longer makes a file system slow, ns: less than 128 MB/s. To copy it to fresh
 /// memory and to drain it takes up to 5 us where every core is busy; a file system on the same
@@ -15,8 +15,9 @@ const SLOW_KIB_NS: u64 = 8_000;
 impl Client {
     /// Tells everybody of the job what a write took.
     pub(crate) fn learn_cost(&'static self, device: u64, len: usize, time: Duration) {
+        let ns = nanoseconds(time);
+        self.watch.measured(len as u64, ns);
         if let Some(job) = self.job() {
-            let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
             job.shared().costs.learn(device, len as u64, ns);
         }
     }

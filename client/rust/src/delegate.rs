@@ -113,7 +113,7 @@ impl Client {
             let fd = self.placeholder_of(link, (dir, path), identity, flags)?;
             let mut file = file::fresh(identity.0, identity.1, flags);
             (file.descriptor, file.link) = (Descriptor::Placeholder, Some(link));
-            let id = self.files.add(file).ok_or(Errno::MFILE)?;
+            let id = self.add_file(file).ok_or(Errno::MFILE)?;
             Ok((fd, id))
         });
         match added {
@@ -121,7 +121,6 @@ impl Client {
                 let mut file = self.locked_unnamed(fd.as_raw_fd(), id)?;
                 file.entry.position.store(0, Ordering::Relaxed);
                 file.entry.is_staged.store(true, Ordering::Release);
-                self.watch.opened(id.index);
                 self.table.set(fd.as_raw_fd(), Entry::File(id));
                 // A thread that locks it meanwhile finds this placeholder, or is found here.
                 fence(Ordering::SeqCst);

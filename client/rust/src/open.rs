@@ -161,7 +161,7 @@ impl Client {
     ///
     /// What a write behind still owes.
     pub fn close(&'static self, fd: RawFd) -> io::Result<()> {
-        let watched = self.watch.close_begins();
+        let watched = self.watch.close_begins(|| matches!(self.table.get(fd), Entry::File(_)));
         self.before_unlock(Some(fd));
         let closed = self.let_go(fd);
         self.sweep();
@@ -192,10 +192,7 @@ impl Client {
             };
             let kept = identify(self.host.borrow(fd)).ok();
             let kept = kept.and_then(|(mode, inode)| self.keep(mode, inode, flags, left));
-            kept.inspect(|id| {
-                self.watch.opened(id.index);
-                self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1);
-            })
+            kept.inspect(|_| self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1))
         };
         self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
     }
@@ -212,7 +209,7 @@ impl Client {
             return None;
         }
         self.settle_all(device, inode);
-        self.files.add(OpenFile { left, ..file::fresh(device, inode, flags) })
+        self.add_file(OpenFile { left, ..file::fresh(device, inode, flags) })
     }
 
     /// Returns the file of a number. One that is not known is a file that somebody else opened,

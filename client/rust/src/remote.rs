@@ -102,7 +102,7 @@ impl Client {
         let mut file = file::fresh(status.device, status.inode, flags);
         let link = slot.into_link(false);
         (file.descriptor, file.link) = (Descriptor::Remote, Some(link));
-        let Some(id) = self.files.add(file) else {
+        let Some(id) = self.add_file(file) else {
             let closed = connection.call(Request::Close { file: link.slot });
             link.end();
             return Err(if closed.is_ok() { Errno::MFILE } else { Errno::IO });
@@ -112,7 +112,6 @@ impl Client {
             entry.position.store(0, Ordering::Relaxed);
             entry.is_staged.store(true, Ordering::Release);
         }
-        self.watch.opened(id.index);
         self.watch_name((status.device, status.inode), path.bytes());
         self.table.set(fd, Entry::File(id));
         self.count(Counter::Files, 1);

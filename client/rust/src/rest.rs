@@ -89,7 +89,7 @@ impl Client {
             rest: Some(rest),
             ..file::fresh(place.device, place.inode, flags)
         };
-        let Some(id) = is_held.then(|| self.files.add(file)).flatten() else {
+        let Some(id) = is_held.then(|| self.add_file(file)).flatten() else {
             if is_held {
                 connection.release_lease(lease);
             }

@@ -26,6 +26,7 @@ use crate::{
     open::{STREAMS_MAX, identify},
     rules::{Policy, is_kernels},
     table::{Entry, Opened},
+    watch::Way,
 };
 
 impl Client {
@@ -76,8 +77,9 @@ impl Client {
 
     /// Counts bytes that the kernel has read of a file that is not examined.
     #[inline]
-    pub fn count_unexamined_read(&self, len: usize) {
+    pub fn count_unexamined_read(&'static self, fd: RawFd, len: usize) {
         self.count_here(Counter::BytesRead, len as u64);
+        self.watch_unexamined(fd, Way::Read, len);
     }
 
     /// Counts bytes that the kernel has written to `fd`, if that may be a file.
@@ -85,6 +87,7 @@ impl Client {
     pub fn count_unexamined_write(&'static self, fd: RawFd, len: usize) {
         if matches!(self.table.get(fd), Entry::Opened(_)) {
             self.count_written(Reason::First, len);
+            self.watch_unexamined(fd, Way::Write, len);
         }
     }
 
@@ -147,8 +150,7 @@ impl Client {
     /// where more may depend on it.
     #[inline]
     pub fn close_unexamined(&'static self, fd: RawFd) -> bool {
-        let is_plain = !self.has_locks.load(Ordering::Relaxed) && !self.watch.is_on();
-        is_plain && self.table.forget_opened(fd)
+        !self.has_locks.load(Ordering::Relaxed) && self.table.forget_opened(fd)
     }
 
     #[inline]

@@ -1,14 +1,14 @@
 //! Counts of a process for `kakehi run --report`: its calls by size, the time of some, its files.
 //!
 //! Nothing is kept, and nothing is read but one flag, unless `KAKEHI_WATCH` names the file to which
-//! records are appended (`watched.rs`).
+//! records are appended (`watched.rs`). A watched call costs a few stores: one in [`TIMED`] is
+//! timed, and a process of one thread counts without atomic additions.
 
 use core::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
-use rustix::io;
 use wire::is_sampled;
 
 use crate::{
@@ -28,12 +28,21 @@ pub(crate) enum Way {
     Read = 1,
 }
 
+/// Row of the writes that the kernel has executed while their time was measured anyway.
+const MEASURED: usize = 2;
+
 /// A call that is watched, from its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) began: Option<Duration>,
     /// A trace shows it.
     pub(crate) is_traced: bool,
+    /// The process had one thread when it began.
+    is_alone: bool,
+}
+
+impl Call {
+    pub(crate) const UNTIMED: Self = Self { began: None, is_traced: false, is_alone: false };
 }
 
 /// Calls of one size and way.
@@ -48,7 +57,7 @@ pub(crate) struct Class {
 pub(crate) struct FileWatch {
     pub(crate) opened_ns: AtomicU64,
     pub(crate) bytes: [AtomicU64; 2],
-    pub(crate) calls: [AtomicU32; 2],
+    pub(crate) calls: [AtomicU64; 2],
 }
 
 /// Counts of a process and of up to `FILES` open files.
@@ -58,7 +67,8 @@ pub(crate) struct Watch<const FILES: usize> {
     calls: AtomicU64,
     pub(crate) closes: AtomicU64,
     pub(crate) close_ns: AtomicU64,
-    pub(crate) classes: [[Class; SIZES]; 2],
+    /// By [`Way`], and those [`MEASURED`].
+    pub(crate) classes: [[Class; SIZES]; 3],
     pub(crate) files: [FileWatch; FILES],
     pub(crate) recorder: Recorder,
 }
@@ -76,6 +86,25 @@ impl Class {
     pub(crate) fn words(&self) -> [&AtomicU64; 4] {
         [&self.calls, &self.bytes, &self.timed, &self.timed_ns]
     }
+
+    fn count(&self, len: u64, is_alone: bool) {
+        add(&self.calls, 1, is_alone);
+        add(&self.bytes, len, is_alone);
+    }
+
+    fn time(&self, ns: u64, is_alone: bool) {
+        add(&self.timed, 1, is_alone);
+        add(&self.timed_ns, ns, is_alone);
+    }
+}
+
+/// Adds to a count, which no other thread changes if the process `is_alone`.
+fn add(count: &AtomicU64, amount: u64, is_alone: bool) {
+    if is_alone {
+        count.store(count.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    } else {
+        count.fetch_add(amount, Ordering::Relaxed);
+    }
 }
 
 impl FileWatch {
@@ -83,7 +112,7 @@ impl FileWatch {
         Self {
             opened_ns: AtomicU64::new(0),
             bytes: [const { AtomicU64::new(0) }; 2],
-            calls: [const { AtomicU32::new(0) }; 2],
+            calls: [const { AtomicU64::new(0) }; 2],
         }
     }
 
@@ -102,22 +131,20 @@ impl<const FILES: usize> Watch<FILES> {
             calls: AtomicU64::new(0),
             closes: AtomicU64::new(0),
             close_ns: AtomicU64::new(0),
-            classes: [const { [const { Class::new() }; SIZES] }; 2],
+            classes: [const { [const { Class::new() }; SIZES] }; 3],
             files: [const { FileWatch::new() }; FILES],
             recorder: Recorder::new(),
         }
     }
 
-    /// Begins to count in this process, from zero in a child.
-    pub(crate) fn start(&self) {
+    /// Begins to count in this process, from zero in a child, which has `files` open.
+    pub(crate) fn start(&self, files: impl Iterator<Item = u16>) {
         self.started_ns.store(now_ns(), Ordering::Relaxed);
         let classes = self.classes.iter().flatten().flat_map(Class::words);
         let words = classes.chain([&self.closes, &self.close_ns]);
         words.for_each(|word| word.store(0, Ordering::Relaxed));
-        for file in self.files.iter().filter(|file| file.opened_ns.load(Ordering::Relaxed) > 0) {
-            file.begin();
-        }
         self.is_on.store(true, Ordering::Relaxed);
+        files.for_each(|index| self.opened(index));
     }
 
     /// True if a report is written.
@@ -133,32 +160,44 @@ impl<const FILES: usize> Watch<FILES> {
 
     #[cold]
     fn begin_watched(&self) -> Call {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let is_alone = shm::is_alone();
+        let number = self.calls.load(Ordering::Relaxed);
+        add(&self.calls, 1, is_alone);
         let is_timed = number % TIMED == 0;
         let is_traced = is_timed
             && self.recorder.traces()
             && u32::try_from(number / TIMED).is_ok_and(is_sampled);
-        Call { began: is_timed.then(now), is_traced }
+        Call { began: is_timed.then(now), is_traced, is_alone }
     }
 
-    /// A call has moved some bytes, or failed.
+    /// A call has moved `len` bytes.
     #[cold]
-    pub(crate) fn end(&self, call: Call, way: Way, index: u16, moved: &io::Result<usize>) {
-        let Ok(len) = moved else { return };
-        let (len, way) = (*len as u64, way as usize);
+    pub(crate) fn end(&self, call: Call, way: Way, index: u16, len: usize) {
+        let (len, way) = (len as u64, way as usize);
         let class = self.classes.get(way).and_then(|classes| classes.get(class_of(len)));
         let (Some(class), Some(file)) = (class, self.files.get(usize::from(index))) else {
             return;
         };
-        class.calls.fetch_add(1, Ordering::Relaxed);
-        class.bytes.fetch_add(len, Ordering::Relaxed);
+        class.count(len, call.is_alone);
         if let Some(began) = call.began {
-            class.timed.fetch_add(1, Ordering::Relaxed);
-            class.timed_ns.fetch_add(nanoseconds(now().saturating_sub(began)), Ordering::Relaxed);
+            class.time(nanoseconds(now().saturating_sub(began)), call.is_alone);
         }
         if let (Some(bytes), Some(calls)) = (file.bytes.get(way), file.calls.get(way)) {
-            bytes.fetch_add(len, Ordering::Relaxed);
-            calls.fetch_add(1, Ordering::Relaxed);
+            add(bytes, len, call.is_alone);
+            add(calls, 1, call.is_alone);
+        }
+    }
+
+    /// The kernel took `ns` for a write of `len` bytes.
+    #[inline]
+    pub(crate) fn measured(&self, len: u64, ns: u64) {
+        if self.is_on() {
+            let is_alone = shm::is_alone();
+            let class = self.classes.get(MEASURED).and_then(|classes| classes.get(class_of(len)));
+            if let Some(class) = class {
+                class.count(len, is_alone);
+                class.time(ns, is_alone);
+            }
         }
     }
 
@@ -171,9 +210,10 @@ impl<const FILES: usize> Watch<FILES> {
         }
     }
 
-    /// The time at which a file begins to be closed; `None` without a report.
-    pub(crate) fn close_begins(&self) -> Option<Duration> {
-        self.is_on.load(Ordering::Relaxed).then(now)
+    /// The time at which a descriptor begins to be closed, if there is a report and `is_file`.
+    #[inline]
+    pub(crate) fn close_begins(&self, is_file: impl FnOnce() -> bool) -> Option<Duration> {
+        (self.is_on() && is_file()).then(now)
     }
 
     /// A file was closed.

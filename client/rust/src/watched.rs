@@ -7,7 +7,7 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use rustix::{fd::RawFd, fs};
+use rustix::{fd::RawFd, fs, io};
 
 use crate::{
     client::Client,
@@ -15,7 +15,7 @@ use crate::{
     file::{Descriptor, FileEntry, OpenFile},
     locked::Locked,
     recorder::{Line, PATH_MAX, RECORD_MAX},
-    table::FileId,
+    table::{Entry, FileId},
     watch::{Call, Way},
 };
 
@@ -25,16 +25,49 @@ impl Client {
         let config = self.config.get().filter(|config| !config.watch().is_empty());
         if let Some(config) = config {
             self.watch.recorder.start(config.watch(), config.traces);
-            self.watch.start();
-            // Files that are left unexamined nobody could tell of.
-            self.examine_from_now_on();
+            let files = self.table.files(0, u32::MAX).map(|(_, id)| id.index);
+            self.watch.start(files);
+        }
+    }
+
+    /// Keeps an open file.
+    pub(crate) fn add_file(&'static self, file: OpenFile) -> Option<FileId> {
+        self.files.add(file).inspect(|id| self.watch.opened(id.index))
+    }
+
+    /// The kernel has executed the first call on a file that was not examined.
+    #[inline]
+    pub(crate) fn watch_unexamined(&'static self, fd: RawFd, way: Way, len: usize) {
+        if self.watch.is_on() {
+            self.watch_first(fd, way, len);
+        }
+    }
+
+    /// Only of a file that is known a record can be written.
+    #[cold]
+    #[inline(never)]
+    fn watch_first(&'static self, fd: RawFd, way: Way, len: usize) {
+        if let Entry::File(id) = self.look_up(fd) {
+            self.watch.end(Call::UNTIMED, way, id.index, len);
+        }
+    }
+
+    /// A watched call has written some bytes, or failed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn watch_write(&'static self, call: Call, id: FileId, wrote: &io::Result<usize>) {
+        let Ok(len) = *wrote else { return };
+        self.watch.end(call, Way::Write, id.index, len);
+        if call.is_traced {
+            self.trace_write(call, id, len);
         }
     }
 
     /// A watched call has read some bytes.
     #[cold]
+    #[inline(never)]
     pub(crate) fn watch_read(&'static self, call: Call, id: FileId, entry: &FileEntry, len: usize) {
-        self.watch.end(call, Way::Read, id.index, &Ok(len));
+        self.watch.end(call, Way::Read, id.index, len);
         // Else the daemon, which draws reads over time, would be told when the file is closed.
         if call.began.is_some() {
             self.count_reads(entry);
@@ -44,7 +77,7 @@ impl Client {
     /// A write that a trace shows has been staged, if its file has a log.
     #[cold]
     #[inline(never)]
-    pub(crate) fn trace_write(&'static self, call: Call, id: FileId, len: usize) {
+    fn trace_write(&'static self, call: Call, id: FileId, len: usize) {
         let Some(began) = call.began else { return };
         let Some(mut file) = self.files.get(id).and_then(|entry| entry.lock.try_lock()) else {
             return;
@@ -108,7 +141,7 @@ impl Client {
         let Some(watched) = self.watch.files.get(usize::from(file.id.index)) else { return };
         let take = |word: &AtomicU64| word.swap(0, Ordering::Relaxed);
         let [written, read] = watched.bytes.each_ref().map(take);
-        let [writes, reads] = watched.calls.each_ref().map(|it| it.swap(0, Ordering::Relaxed));
+        let [writes, reads] = watched.calls.each_ref().map(take);
         let opened = watched.opened_ns.load(Ordering::Relaxed);
         if writes == 0 && reads == 0 {
             return;

@@ -22,7 +22,6 @@ use crate::{
     proc::link_of,
     staging::{self, Failure},
     table::{Entry, FileId},
-    watch::Way,
     write_kernel::{kernel_write_pieces, write_rest},
 };
 
@@ -58,6 +57,7 @@ impl Client {
         let start = entry.position.load(Ordering::Relaxed);
         let end = start.checked_add(len).filter(|end| i64::try_from(*end).is_ok())?;
         let target = log.reserve_on(link, start, len)?;
+        let watched = self.watch.begin();
         debug_assert_eq!(target.len(), data.len(), "all of a small write is reserved");
         // A signal handler that comes in between writes before this, or behind it.
         shm::exchange(&entry.position, start, end).ok()?;
@@ -67,6 +67,11 @@ impl Client {
         staging::tell(link, log);
         if link.connection.is_lost() {
             self.leave_lost(Locked { client: self, fd, id, entry, file });
+        } else {
+            drop(file);
+        }
+        if let Some(call) = watched {
+            self.watch_write(call, id, &Ok(data.len()));
         }
         Some(data.len())
     }
@@ -108,10 +113,7 @@ impl Client {
                     wrote = self.write_file(fd, id, data, at);
                 }
                 if let Some(call) = watched {
-                    self.watch.end(call, Way::Write, id.index, &wrote);
-                    if let (true, Ok(len)) = (call.is_traced, wrote) {
-                        self.trace_write(call, id, len);
-                    }
+                    self.watch_write(call, id, &wrote);
                 }
                 wrote
             }
