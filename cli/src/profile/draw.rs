@@ -102,14 +102,20 @@ pub(super) fn timeline(samples: &[Sample], end: f64) -> String {
         bar(rate, middle, drained, "drained", tip(&at, "in the files", rate.drained));
         bar(rate, read_foot - read, read, "read", tip(&at, "read", rate.read));
     }
+    let scale = |of: fn(&Rate) -> f64, most: f64| match rates.iter().any(|rate| of(rate) > 0.0) {
+        true => format!("{}/s", label(most)),
+        false => "nothing".to_owned(),
+    };
+    let of_writes = scale(|rate| rate.written.max(rate.drained), most);
+    let of_reads = scale(|rate| rate.read, most_read);
     let mut text = |x: f64, y: f64, class: &str, text: &str| body += &label_at(x, y, class, text);
-    text(LEFT - 6.0, top + 4.0, "right", &format!("{}/s", label(most)));
+    text(LEFT - 6.0, top + 4.0, "right", &of_writes);
     text(LEFT - 6.0, middle + 4.0, "right", "0");
-    text(LEFT - 6.0, middle + HALF, "right", &format!("{}/s", label(most)));
+    text(LEFT - 6.0, middle + HALF, "right", &of_writes);
     text(LEFT, top - 4.0, "", "written by the program");
     text(LEFT, middle + HALF + 12.0, "", "brought into the files (drained, or written directly)");
     text(LEFT, read_foot - READ - 6.0, "", "read by the program");
-    text(LEFT - 6.0, read_foot - READ + 8.0, "right", &format!("{}/s", label(most_read)));
+    text(LEFT - 6.0, read_foot - READ + 8.0, "right", &of_reads);
     body += &axis(middle);
     body += &axis(read_foot);
     body += &time_axis(end, read_foot);

@@ -359,6 +359,12 @@ mod tests {
     }
 
     #[test]
+    fn chart_without_bytes_says_nothing_in_place_of_a_rate() {
+        let page = page(1, 4);
+        assert!(page.contains(">nothing</text>") && !page.contains(">1B/s</text>"), "{page}");
+    }
+
+    #[test]
     fn names_of_files_and_programs_are_text() {
         let page = page(1, 0);
         assert_eq!(page.matches("<script>").count(), 1, "the page's own");

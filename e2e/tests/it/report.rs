@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::harness::{Folder, SOON, kakehi, kakehi_run, run, skip, succeed, text};
+use crate::{
+    harness::{Folder, SOON, kakehi, kakehi_run, run, skip, succeed, text},
+    strace::Trace,
+};
 
 /// Writes 20,000 pieces of 100 bytes to each of two files and reads one of them.
 const PROGRAM: &str = "
@@ -68,6 +71,32 @@ fn page_names_files_of_a_coalesced_folder() {
     let one = row(&page, "/one");
     assert_eq!(one[1..3], ["1.9MiB", "1.9MiB"].map(str::to_owned), "{one:?}");
     assert!(one[0].starts_with(&*local.to_string_lossy()), "{one:?}");
+}
+
+/// Staged writes make no system call with a report either.
+#[test]
+fn report_costs_a_program_the_same_system_calls_however_much_it_writes() {
+    if !Trace::is_possible() {
+        return skip("system calls of a run with a report", "no strace");
+    }
+    let folder = Folder::new();
+    let script = "import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+for i in range(int(sys.argv[2])):
+    os.write(fd, b'x' * 10)
+os.close(fd)";
+    let calls = |count: &str| {
+        let trace = folder.join(count);
+        let page = folder.join("report.html");
+        let mut command = kakehi_run(&folder, &["--report", &page.to_string_lossy()]);
+        command.args(["strace", "-qq", "-e", "signal=none", "-o"]).arg(&trace);
+        command.args(["python3", "-c", script]).arg(folder.join("file")).arg(count);
+        succeed(&mut command, SOON);
+        assert!(fs::read_to_string(page).expect("a page").contains("class=\"tiles\""));
+        fs::read_to_string(trace).expect("a trace").lines().count()
+    };
+    let more = calls("20000").saturating_sub(calls("2000"));
+    assert!(more < 100, "{more} system calls more for 18,000 writes more");
 }
 
 #[test]

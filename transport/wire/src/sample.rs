@@ -1,13 +1,13 @@
 //! Requests that a trace shows: both sides choose the same ones, by their numbers.
 
 /// Numbers up to this are all chosen, and so many of each doubling beyond.
-const DENSE: u32 = 128;
+const DENSE: u32 = 32;
 
-/// True if a trace shows the request of this number: of a long series a few thousand.
+/// True if a trace shows the request of this number: of a long series a few hundred.
 #[must_use]
 pub const fn is_sampled(number: u32) -> bool {
     let step = number / DENSE;
-    // A power of two: each of 128, each second one up to 512, and so on.
+    // A power of two: each of 64, each second one up to 128, and so on.
     step < 2 || number % (1 << step.ilog2()) == 0
 }
 
