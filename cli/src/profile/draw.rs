@@ -155,7 +155,8 @@ pub(super) fn waiting(samples: &[Sample], end: f64) -> String {
          <line class=\"axis\" x1=\"{left}\" y1=\"{foot}\" x2=\"{right}\" y2=\"{foot}\"/>",
         samples.last().map_or(left, |last| x(millis(last.at_ms), end)),
     );
-    let most = Size(most).approximate();
+    let is_empty = samples.iter().all(|sample| sample.pending == 0);
+    let most = if is_empty { "nothing".to_owned() } else { Size(most).approximate() };
     write!(
         body,
         "<text x=\"{}\" y=\"20\" class=\"right\">{most}</text><text x=\"{left}\" y=\"10\">waits in \

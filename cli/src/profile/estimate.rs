@@ -1,8 +1,8 @@
 //! The time that the same writes would have taken without delegation.
 //!
 //! It costs the run nothing where the kernel has executed some writes, and the client timed them to
-//! decide whether to stage. Where such a write takes less than [`DEAR`] the first one of a file says
-//! little of the others, which are then tried when the job has ended: for a [`SHARE`] of its time.
+//! decide whether to stage. Where such a write takes less than [`DEAR`], the first one of a file
+//! says little of the others. These are tried when the job has ended, for a [`SHARE`] of its time.
 
 use std::{
     fs::File,

@@ -156,7 +156,7 @@ fn files(facts: &Facts<'_>) -> String {
             time_cell(open),
         ])
     };
-    let heads = ["File", "Written", "Read", "Writes", "Reads", "Opens", "First open", "Open for"];
+    let heads = ["File", "Written", "Read", "Writes", "Reads", "Opens", "First used", "Open for"];
     format!(
         "<h2>Files with most bytes</h2>{}{}\n",
         draw::files(files, facts.began_ns, facts.time.as_secs_f64()),
@@ -362,6 +362,7 @@ mod tests {
     fn chart_without_bytes_says_nothing_in_place_of_a_rate() {
         let page = page(1, 4);
         assert!(page.contains(">nothing</text>") && !page.contains(">1B/s</text>"), "{page}");
+        assert!(!page.contains(">1B</text>"), "{page}");
     }
 
     #[test]

@@ -274,8 +274,8 @@ fn slices(text: &mut String, whole: &Whole, row: usize, began: u64) {
     let head = |name: &str, from: u64, to: u64| {
         let (at, time) = (micros(from.saturating_sub(began)), micros(to.saturating_sub(from)));
         format!(
-            "{{\"name\":{name},\"cat\":{cat},\"ph\":\"X\",\"pid\":{pid},\"tid\":{row},\"ts\":{at},\
-             \"dur\":{time}"
+            "{{\"name\":{name},\"cat\":{cat},\"ph\":\"X\",\"pid\":{pid},\"tid\":{row},\
+             \"ts\":{at},\"dur\":{time}"
         )
     };
     let times = BOXES.into_iter().zip(boxes.iter().copied());

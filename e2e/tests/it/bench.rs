@@ -1,6 +1,11 @@
 //! Traces of a bench that does not reach its end.
 
-use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::process::ExitStatusExt as _,
+    process::{Command, Stdio},
+};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -41,6 +46,21 @@ fn a_bench_that_is_killed_takes_its_stopped_daemons_along_and_its_folders_if_it_
         }
         assert!(are_gone, "{signal:?}: {left:?}");
     }
+}
+
+#[test]
+fn bench_says_that_it_runs_before_it_measures() {
+    let folder = Folder::new();
+    let mut command = Command::new(kakehi());
+    command.args(["bench", "delegate", "--quick", "--dir"]).arg(folder.path());
+    let mut bench = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut said = String::new();
+    let errors = bench.child.stderr.take().expect("piped");
+    BufReader::new(errors).read_line(&mut said).expect("a line");
+    assert!(bench.child.try_wait().expect("asked").is_none(), "it has ended: {said}");
+    assert!(said.starts_with("kakehi-bench: delegate runs"), "{said}");
+    bench.signal(Signal::TERM);
+    bench.wait(SOON);
 }
 
 #[test]

@@ -51,6 +51,15 @@ fn a_prefix_that_programs_cannot_be_told_of_is_refused() {
 }
 
 #[test]
+fn build_without_cargo_names_the_set_up() {
+    let mut command = Command::new("make");
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).env_remove("MAKEFLAGS");
+    let output = run(command.args(["build", "CARGO=no-such-cargo"]), SOON);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("'make setup'"), "{said}");
+}
+
+#[test]
 fn demo_finds_equal_files_and_less_time_on_a_slow_file_system() {
     for name in ["mpirun", "lmp"] {
         if Command::new("which").arg(name).output().map_or(true, |found| !found.status.success()) {
