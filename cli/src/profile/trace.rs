@@ -224,8 +224,8 @@ fn said(calls: &[Whole]) -> String {
     text
 }
 
-/// The document: <https://ui.perfetto.dev> calls it the JSON trace format. Its events are written as
-/// text: a tree of values first takes as long as a short job.
+/// The document: <https://ui.perfetto.dev> calls it the JSON trace format. Its events are written
+/// as text: a tree of values first takes as long as a short job.
 fn document(calls: &[Whole]) -> String {
     let mut text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[".to_owned();
     let mut rows: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
