@@ -16,7 +16,7 @@ use crate::{
     errno::{answer, last},
     interpose::{interpose, next},
     kernel::{Outcome, Word as _, ignore, kernel},
-    start::client,
+    served::client,
     sync::{fdatasync, fsync},
 };
 

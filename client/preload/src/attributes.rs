@@ -4,14 +4,14 @@
 //! time that the program sets must not be changed by a drain that comes later.
 
 use client::Errno;
-use libc::{c_int, gid_t, mode_t, timespec, timeval, uid_t};
+use libc::{c_char, c_int, gid_t, mode_t, timespec, timeval, uid_t};
 
 use crate::{
     errno::answer,
     interpose::interpose,
     kernel::kernel,
-    paths::{precise, set_times_at},
-    start::client,
+    paths::{precise, set_times_at, set_times_of},
+    served::client,
     sync::drain,
 };
 
@@ -55,5 +55,12 @@ interpose! {
         let both = times.cast::<[timeval; 2]>().read();
         let both = both.map(precise);
         answer(set_times_at(fd, core::ptr::null(), both.as_ptr(), 0))
+    }
+
+    fn futimesat(dir: c_int, path: *const c_char, times: *const timeval) -> c_int {
+        if path.is_null() {
+            return futimes(dir, times);
+        }
+        answer(set_times_of(dir, path, times, 0))
     }
 }

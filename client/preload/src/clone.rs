@@ -5,15 +5,15 @@
 //! it is as the child of a `vfork`; else the process is not served from then on. Nor is a process
 //! one of whose threads gets a descriptor table of its own by `unshare` or `close_range`.
 
-use core::{ffi::c_void, mem::MaybeUninit, ptr};
+use core::{ffi::c_void, ptr};
 
-use libc::{AT_FDCWD, c_int, c_long};
+use libc::{c_int, c_long};
 
 use crate::{
     interpose::{interpose, next},
-    kernel::{self, Outcome, kernel},
+    kernel::{self, Outcome},
     process::{before_fork, child_made, in_child},
-    start::{client, retire},
+    served::retire,
     vfork,
 };
 
@@ -84,26 +84,6 @@ impl Kind {
             _ => Self::OtherNumbers,
         }
     }
-}
-
-/// Before the calling thread gets a descriptor table of its own. One that is alone in its process
-/// has one.
-pub(crate) fn before_own_table() {
-    if client().is_some() && !is_alone() {
-        retire();
-    }
-}
-
-/// True if the process has one thread.
-fn is_alone() -> bool {
-    let mut found = MaybeUninit::<libc::stat>::zeroed();
-    let path = c"/proc/self/task".as_ptr();
-    // SAFETY: a C string, and there is room for the answer.
-    let asked = unsafe { kernel!(SYS_newfstatat, AT_FDCWD, path, found.as_mut_ptr(), 0) };
-    // SAFETY: integers all through, and zero where the kernel has not filled it in.
-    let found = unsafe { found.assume_init() };
-    // A folder has a link from above, its own, and one from each folder in it.
-    asked.is_ok() && found.st_nlink == 3
 }
 
 /// Where a child with memory of its own starts.

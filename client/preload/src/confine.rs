@@ -12,7 +12,8 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::{self, Outcome, kernel},
-    start::{client, resume, retire, say},
+    served::{client, resume, retire},
+    start::say,
 };
 
 /// One of the younger calls, which have one number everywhere.

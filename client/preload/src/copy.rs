@@ -8,7 +8,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
-    start::client,
+    served::client,
 };
 
 interpose! {

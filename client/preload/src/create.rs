@@ -5,13 +5,13 @@
 use libc::{c_char, c_int, c_uint, c_void, pid_t, sockaddr, socklen_t};
 
 use crate::{
+    bits::number,
     descriptor::{appeared, forget, let_go},
     errno::answer,
     interpose::{interpose, next},
     kernel::{Outcome, blocking, ignore, kernel},
-    open::number,
-    start::client,
-    stat::settle_path,
+    served::client,
+    settle::settle_path,
     stdio::made_plain,
 };
 

@@ -14,7 +14,7 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::{Outcome, Word, blocking, cancellation_point},
-    start::client,
+    served::client,
 };
 
 interpose! {

@@ -7,14 +7,12 @@ use client::{Client, Errno, Reason};
 use libc::{c_int, c_uint};
 
 use crate::{
-    bits::{counted, signed, unsigned},
-    clone::before_own_table,
+    bits::{counted, number, signed, unsigned},
     errno::{answer, set},
     interpose::{interpose, next},
     kernel::{Outcome, blocking, cancellation_point, ignore, kernel},
     lock,
-    open::number,
-    start::client,
+    served::{before_own_table, client, is_programs},
     stdio::has_plain,
 };
 
@@ -121,12 +119,6 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
     let new = number(unsafe { kernel!(SYS_dup3, old, new, flags) }?)?;
     duplicated(old, new);
     Ok(new)
-}
-
-/// To the program, a number of the client's own refers to nothing.
-pub(crate) fn is_programs(fd: c_int) -> Outcome<()> {
-    let is_own = client().is_some_and(|client| client.is_own(fd));
-    if is_own { Err(Errno::BADF) } else { Ok(()) }
 }
 
 /// As `pidfd_getfd(2)`. What this very process has open is duplicated.

@@ -14,10 +14,7 @@ use core::{
 use client::Client;
 use libc::c_char;
 
-use crate::{
-    process::{Strings, environ},
-    start::{client, text},
-};
+use crate::served::{client, text};
 
 /// Bytes of the variables that are kept.
 const ROOM: usize = 16 << 10;
@@ -27,6 +24,13 @@ const VARIABLES: usize = 256;
 /// Copies, each with its NUL: a program may write over those it was started with.
 static KEPT: [AtomicU8; ROOM] = [const { AtomicU8::new(0) }; ROOM];
 static KEPT_LEN: AtomicUsize = AtomicUsize::new(0);
+
+/// `argv` or `envp`: C strings up to a null pointer.
+pub(crate) type Strings = *const *const c_char;
+
+unsafe extern "C" {
+    pub(crate) static environ: Strings;
+}
 
 /// The variables of an environment.
 ///

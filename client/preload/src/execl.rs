@@ -12,8 +12,9 @@ use libc::{c_char, c_int};
 
 use crate::{
     descriptor::refuse,
+    environment::{Strings, environ},
     errno::answer,
-    process::{Strings, environ, execute, execute_found},
+    process::{execute, execute_found},
 };
 
 /// An argument that the program may have given.

@@ -8,7 +8,7 @@ use crate::{
     interpose::interpose,
     kernel::{self, Outcome, Word as _, kernel},
     paths::{remote, resolved},
-    start::{client, text},
+    served::{client, text},
     sync::drain,
 };
 

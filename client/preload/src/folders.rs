@@ -10,7 +10,6 @@ use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t, ssize_t};
 
 use crate::{
     bits::{self, counted, returned},
-    clone::before_own_table,
     data::check,
     descriptor::forget,
     errno::{answer, last, set},
@@ -18,7 +17,7 @@ use crate::{
     kernel::{Outcome, kernel},
     paths::{name_nothing_else, remote},
     real::real,
-    start::{client, text},
+    served::{before_own_table, client, text},
     sync::is_placeholder,
 };
 

@@ -5,23 +5,19 @@
     clippy::multiple_unsafe_ops_per_block,
     reason = "every arm hands its system call's own arguments on"
 )]
-#![expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    reason = "a register holds an argument's bits, and the kernel looks at as many as its type has"
-)]
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
-use libc::{c_int, c_long, c_uint, off_t};
+use libc::{c_int, c_long};
 
 use crate::{
+    argument::Argument,
     asynchronous, attributes, clone, confine, create,
     errno::{Value, answer, last},
     extended, folders,
     interpose::interpose,
     kernel::{self, Outcome},
-    limit, map, open, paths, poll, start, sync,
+    limit, map, open, paths, poll, served, sync,
 };
 
 interpose! {
@@ -29,39 +25,10 @@ interpose! {
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
     ) -> c_long {
         let args = [a, b, c, d, e, f];
-        match start::client() {
+        match served::client() {
             Some(_) => answer(call(number, args)),
             None => answer(kernel::call(number, args)),
         }
-    }
-}
-
-/// A register's value as an argument of a function.
-pub(crate) trait Argument {
-    fn of(register: usize) -> Self;
-}
-
-macro_rules! arguments {
-    ($($integer:ty)+) => {
-        $(impl Argument for $integer {
-            fn of(register: usize) -> Self {
-                register as Self
-            }
-        })+
-    };
-}
-
-arguments! { c_int c_uint off_t u64 usize }
-
-impl<T> Argument for *const T {
-    fn of(register: usize) -> Self {
-        pointer::<T>(register)
-    }
-}
-
-impl<T> Argument for *mut T {
-    fn of(register: usize) -> Self {
-        pointer(register)
     }
 }
 
@@ -278,7 +245,7 @@ table! {
     SYS_dup2 => descriptor::dup2(a, b);
     SYS_epoll_create => create::epoll_create(a);
     SYS_eventfd => create::eventfd(a, 0);
-    SYS_futimesat => paths::futimesat(a, b, c);
+    SYS_futimesat => attributes::futimesat(a, b, c);
     SYS_inotify_init => create::inotify_init();
     SYS_lchown => paths::lchown(a, b, c);
     SYS_link => names::link(a, b);

@@ -7,7 +7,7 @@ use libc::{Lmid_t, c_char, c_int, c_void};
 
 use crate::{
     interpose::{interpose, next},
-    start::client,
+    served::client,
     sync::drain_all,
 };
 

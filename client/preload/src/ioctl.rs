@@ -17,7 +17,7 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, blocking, ignore},
     position,
-    start::client,
+    served::client,
 };
 
 /// Shares the blocks of files that have the same content.

@@ -11,6 +11,7 @@
 //! of libc. libc itself is called where a function has state of its own there (stdio, `fork`).
 #![no_std]
 
+mod argument;
 mod asynchronous;
 mod attributes;
 mod bits;
@@ -46,6 +47,8 @@ mod print;
 mod process;
 mod queue;
 mod real;
+mod served;
+mod settle;
 mod signals;
 mod spawn;
 mod start;

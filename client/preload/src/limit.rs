@@ -7,7 +7,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
-    start::client,
+    served::client,
 };
 
 interpose! {

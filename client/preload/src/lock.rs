@@ -11,8 +11,8 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, blocking},
     position,
+    served::client,
     signals::Held,
-    start::client,
 };
 
 interpose! { safe:

@@ -5,13 +5,13 @@ use libc::{c_int, c_void, off_t, size_t};
 use rustix::fd::{AsRawFd, OwnedFd};
 
 use crate::{
+    argument::Argument as _,
     bits::signed,
     descriptor::is_writable,
     errno::set,
-    functions::Argument as _,
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
-    start::client,
+    served::client,
 };
 
 interpose! {

@@ -7,7 +7,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Word as _, blocking},
-    start::client,
+    served::client,
 };
 
 interpose! {

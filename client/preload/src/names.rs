@@ -18,7 +18,7 @@ use crate::{
     kernel::{Outcome, kernel},
     lock::after,
     paths::{remote, resolved},
-    start::{client, text},
+    served::{client, text},
     sync::drain_all,
 };
 

@@ -4,15 +4,15 @@ use client::Errno;
 use libc::{AT_FDCWD, c_char, c_int, c_uint};
 
 use crate::{
-    bits::unsigned,
+    bits::{number, unsigned},
     descriptor::appeared,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking, cancellation_point},
     lock::after,
     paths::{remote, resolved},
-    start::{client, text},
-    stat::settle_path,
+    served::{client, text},
+    settle::settle_path,
 };
 
 interpose! {
@@ -110,9 +110,4 @@ pub(crate) unsafe fn open_how(
     appeared(opened);
     after(); // As above; only the kernel has looked whether it made one.
     Ok(opened)
-}
-
-/// A descriptor that the kernel returned.
-pub(crate) fn number(fd: isize) -> Outcome<c_int> {
-    c_int::try_from(fd).map_err(|_| Errno::BADF)
 }

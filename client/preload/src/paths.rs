@@ -13,14 +13,13 @@ use libc::{
 };
 
 use crate::{
-    attributes::futimes,
     bits::unsigned,
     data::check,
     errno::{Value, answer, last},
     interpose::{interpose, next},
     kernel::{self, Outcome, Word as _, kernel},
-    start::{client, ruled, text},
-    stat::settle_path,
+    served::{client, ruled, text},
+    settle::settle_path,
 };
 
 /// One of the younger calls, which have one number everywhere.
@@ -104,13 +103,6 @@ interpose! {
 
     fn lutimes(path: *const c_char, times: *const timeval) -> c_int {
         answer(set_times_of(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW))
-    }
-
-    fn futimesat(dir: c_int, path: *const c_char, times: *const timeval) -> c_int {
-        if path.is_null() {
-            return futimes(dir, times);
-        }
-        answer(set_times_of(dir, path, times, 0))
     }
 
     fn utime(path: *const c_char, times: *const libc::utimbuf) -> c_int {
@@ -412,7 +404,7 @@ pub(crate) unsafe fn set_times_at(
 /// # Safety
 ///
 /// `path` is null or a C string, `times` null or two times.
-unsafe fn set_times_of(
+pub(crate) unsafe fn set_times_of(
     dir: c_int,
     path: *const c_char,
     times: *const timeval,

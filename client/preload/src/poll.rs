@@ -17,7 +17,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{self, Outcome, Word as _, kernel},
-    start::client,
+    served::client,
 };
 
 /// Events a regular file is ready for.

@@ -8,7 +8,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, ignore, kernel},
-    start::client,
+    served::client,
 };
 
 interpose! { safe:

@@ -17,7 +17,7 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::Outcome,
-    start::client,
+    served::client,
 };
 
 /// An argument that the program may have given: in a register or on the stack.

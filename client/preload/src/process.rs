@@ -16,16 +16,13 @@ use libc::{c_char, c_int, pid_t};
 use crate::{
     cookie,
     descriptor::forget,
-    environment::with_ours,
+    environment::{Strings, environ, with_ours},
     errno::answer,
     interpose::{interpose, next},
     kernel::{Outcome, ignore, kernel},
-    start::client,
+    served::client,
     stdio::made_plain,
 };
-
-/// `argv` or `envp`: C strings up to a null pointer.
-pub(crate) type Strings = *const *const c_char;
 
 /// A handler that is run at a fork.
 type Handler = Option<extern "C" fn()>;
@@ -186,10 +183,6 @@ interpose! {
             ignore(kernel!(SYS_exit_group, status));
         }
     }
-}
-
-unsafe extern "C" {
-    pub(crate) static environ: Strings;
 }
 
 /// Has libc run what a fork needs, if it does not yet.

@@ -15,7 +15,7 @@ use crate::{
     bits::returned,
     errno::code,
     kernel::{Word, ignore, kernel},
-    start::client,
+    served::client,
 };
 
 static CALLS: Calls =

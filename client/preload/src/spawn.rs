@@ -16,7 +16,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, ignore},
     open::open_at,
-    start::{client, text},
+    served::{client, text},
 };
 
 /// Remote files that may be open for actions at a time.

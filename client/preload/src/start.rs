@@ -4,88 +4,24 @@
 //! call.
 
 use core::{
-    ffi::{CStr, c_char, c_void},
+    ffi::{CStr, c_void},
     ptr,
-    sync::atomic::{AtomicUsize, Ordering},
 };
 
-use client::{Client, Config, Errno, Host, Peer, Pid, Setting};
+use client::{Config, Errno, Host, Peer, Pid, Setting};
 use libc::c_int;
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use crate::{
+    bits::number,
     cookie, elf,
-    environment::{self, lines},
+    environment::{self, environ, lines},
     interpose::next,
     kernel::{alone, blocking, ignore, kernel},
-    open::number,
-    process::{environ, exiting, watch_forks},
-    signals, vfork,
+    process::{exiting, watch_forks},
+    served::{CLIENT, Program, resume},
+    signals,
 };
-
-static CLIENT: Client = Client::new(&Program);
-
-/// [`SERVED`] while calls go to the client, plus [`IN_VFORK`] for each thread in `vfork`.
-static STATE: AtomicUsize = AtomicUsize::new(IDLE);
-const IDLE: usize = 0;
-const SERVED: usize = 1;
-const IN_VFORK: usize = 2;
-
-/// The client, if anything is delegated in this process.
-#[inline]
-pub(crate) fn client() -> Option<&'static Client> {
-    match STATE.load(Ordering::Relaxed) {
-        SERVED => Some(&CLIENT),
-        IDLE => None,
-        state => beside_vfork(state),
-    }
-}
-
-/// The client, if a name may mean something else to it than to the kernel.
-#[inline]
-pub(crate) fn ruled() -> Option<&'static Client> {
-    client().filter(|client| client.is_ruled())
-}
-
-/// The child of a `vfork` runs in this process's memory, and its numbers are not this process's.
-#[cold]
-fn beside_vfork(state: usize) -> Option<&'static Client> {
-    (state & SERVED != 0 && !vfork::is_child()).then_some(&CLIENT)
-}
-
-/// A thread enters `vfork`.
-pub(crate) fn enter_vfork() {
-    STATE.fetch_add(IN_VFORK, Ordering::AcqRel);
-}
-
-/// A thread is back from `vfork`.
-pub(crate) fn leave_vfork() {
-    STATE.fetch_sub(IN_VFORK, Ordering::AcqRel);
-}
-
-/// Gives every open file to the kernel, and makes plain system calls from now on.
-pub(crate) fn retire() {
-    if let Some(client) = client() {
-        client.detach();
-        STATE.fetch_and(!SERVED, Ordering::AcqRel);
-    }
-}
-
-/// Takes [`retire`] back, for files that are opened from now on.
-pub(crate) fn resume() {
-    STATE.fetch_or(SERVED, Ordering::AcqRel);
-}
-
-/// The C string of an argument; `None` for a null pointer, which the kernel refuses by itself.
-///
-/// # Safety
-///
-/// A pointer that is not null points to a C string that stays as it is for `'a`.
-#[inline]
-pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: the caller promises a C string.
-    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
-}
 
 /// Prints one line on standard error.
 pub(crate) fn say(parts: [&str; 3]) {
@@ -98,9 +34,6 @@ pub(crate) fn say(parts: [&str; 3]) {
     // SAFETY: `line` holds five pieces of text. Nobody is left to tell if it cannot be printed.
     ignore(unsafe { kernel!(SYS_writev, libc::STDERR_FILENO, line.as_ptr(), 5_usize) });
 }
-
-/// The process around the client.
-struct Program;
 
 impl Host for Program {
     fn borrow(&self, fd: RawFd) -> BorrowedFd<'static> {
@@ -171,7 +104,7 @@ extern "C" fn start() {
         end_at_exit();
         alone().inspect(|flag| client::alone_while(flag));
         CLIENT.start(&config);
-        STATE.store(SERVED, Ordering::Relaxed);
+        resume();
     }
 }
 

@@ -6,12 +6,12 @@ use client::{Client, Status};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint};
 
 use crate::{
-    descriptor::is_programs,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
     paths::resolved,
-    start::{client, text},
+    served::{client, is_programs, text},
+    settle::file_of,
 };
 
 /// Flags of `fstatat` and `statx`.
@@ -159,27 +159,6 @@ unsafe fn statx_at(
     unsafe { resolved(dir, path, call) }
 }
 
-/// Has what anybody staged for the file of that name in the file.
-///
-/// # Safety
-///
-/// `path` is a C string.
-pub(crate) unsafe fn settle_path(
-    client: &'static Client,
-    dir: c_int,
-    path: *const c_char,
-    flags: c_int,
-) {
-    let mut found = MaybeUninit::<libc::stat>::uninit();
-    let flags = flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH);
-    // SAFETY: as the caller promises; there is room for the answer.
-    if unsafe { kernel!(SYS_newfstatat, dir, path, found.as_mut_ptr(), flags) }.is_ok() {
-        // SAFETY: the kernel has filled it in.
-        let (device, inode) = unsafe { file_of(found.as_ptr()) };
-        client.settle(device, inode);
-    }
-}
-
 /// Asks the kernel again when the file was still being written at the first time.
 fn settled(
     client: &'static Client,
@@ -223,15 +202,6 @@ unsafe fn delegated(
         _ if flags & AT_EMPTY_PATH != 0 => client.stat(dir).or_else(|| client.stat_folder(dir)),
         _ => None,
     }
-}
-
-/// # Safety
-///
-/// `found` was filled in.
-unsafe fn file_of(found: *const libc::stat) -> (u64, u64) {
-    // SAFETY: as the caller promises.
-    let found = unsafe { &*found };
-    (found.st_dev, found.st_ino)
 }
 
 fn plain(status: &Status) -> libc::stat {

@@ -22,8 +22,8 @@ use crate::{
     kernel::{Outcome, ignore},
     open::open_at,
     paths::{remote, resolved},
-    start::{client, text},
-    stat::settle_path,
+    served::{client, text},
+    settle::settle_path,
 };
 
 /// Numbers that can have a stream of libc's: as many as the client looks up.

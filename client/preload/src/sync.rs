@@ -8,7 +8,7 @@ use crate::{
     errno::{answer, code},
     interpose::interpose,
     kernel::{Outcome, blocking, cancellation_point, ignore, kernel},
-    start::{client, text},
+    served::{client, text},
 };
 
 /// Blocks of a file, bytes, into each of which libc writes a zero: as long as the file system says,
@@ -225,7 +225,7 @@ pub(crate) fn drain_all() {
 /// `path` is a C string.
 unsafe fn truncate_settled(client: &'static Client, path: *const c_char, len: off_t) -> Outcome {
     // SAFETY: as the caller promises.
-    unsafe { crate::stat::settle_path(client, libc::AT_FDCWD, path, 0) };
+    unsafe { crate::settle::settle_path(client, libc::AT_FDCWD, path, 0) };
     // SAFETY: as the caller promises.
     unsafe { kernel!(SYS_truncate, path, len) }
 }

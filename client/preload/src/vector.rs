@@ -11,7 +11,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking, cancellation_point},
-    start::client,
+    served::client,
 };
 
 /// Buffers that most programs pass at a time, and the most that anybody may.

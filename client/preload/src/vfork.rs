@@ -7,10 +7,7 @@
 //!
 //! Where folders are remote a child may open what is in them, so it gets memory of its own.
 
-use core::{
-    arch::global_asm,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use core::{arch::global_asm, sync::atomic::Ordering};
 
 use client::{Client, thread};
 use libc::pid_t;
@@ -19,22 +16,8 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::outcome,
-    start::{client, enter_vfork, leave_vfork},
+    served::{WAITING, Waiting, client, enter_vfork, leave_vfork},
 };
-
-/// Threads that can be in `vfork` at once; a further one makes a child with memory of its own.
-const THREADS: usize = 64;
-
-/// A thread that waits for its child.
-struct Waiting {
-    /// Its thread pointer; 0 in a free place.
-    thread: AtomicUsize,
-    /// Its children, each the last one's.
-    depth: AtomicUsize,
-}
-
-static WAITING: [Waiting; THREADS] =
-    [const { Waiting { thread: AtomicUsize::new(0), depth: AtomicUsize::new(0) } }; THREADS];
 
 interpose! { safe:
     // A jump: the child returns to the program, and the frame of a function would be gone.
@@ -153,9 +136,4 @@ extern "C" fn after(made: isize) -> pid_t {
 unsafe extern "C" fn fork() -> pid_t {
     // SAFETY: the program's own call.
     unsafe { next!(fork() -> pid_t) }
-}
-
-/// True in the child of a `vfork`.
-pub(crate) fn is_child() -> bool {
-    WAITING.iter().any(|place| place.thread.load(Ordering::Relaxed) == thread())
 }

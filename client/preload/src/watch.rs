@@ -10,7 +10,7 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, kernel},
     paths::{remote, resolved},
-    start::client,
+    served::client,
 };
 
 interpose! {
