@@ -10,7 +10,7 @@ use std::{
 };
 
 use executor::{Credit, Notify, first};
-use uring::{Grants, Heap, Sender};
+use uring::{FrameError, Heap, Sender};
 
 use super::{packet::NUMBER_LEN, server::Server};
 
@@ -21,8 +21,8 @@ const BATCH_LEN: usize = 1 << 20;
 /// Credits of one client.
 pub(crate) struct Answers {
     server: Rc<Server>,
-    /// Grants not yet used.
-    pub(crate) grants: Grants,
+    /// Packets that the client may still send.
+    granted: Cell<u32>,
     /// The places of packets that may be sent, or are being served.
     places: RefCell<Option<Credit>>,
     /// Credits to return.
@@ -41,13 +41,23 @@ impl Answers {
         let batch_len = u32::try_from(BATCH_LEN / size).unwrap_or(share).clamp(1, share);
         Rc::new(Self {
             server,
-            grants: Grants::default(),
+            granted: Cell::default(),
             places: RefCell::default(),
             owed: Cell::new(share),
             stored_len: Cell::default(),
             batch_len,
             news: Notify::new(),
         })
+    }
+
+    /// The client has sent a packet.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::NoCredit`]: it was not granted that.
+    pub(crate) fn spend(&self) -> Result<(), FrameError> {
+        self.granted.set(self.granted.get().checked_sub(1).ok_or(FrameError::NoCredit)?);
+        Ok(())
     }
 
     /// Counts what was stored: as many bytes as a packet has are a credit, whichever they are.
@@ -78,7 +88,7 @@ impl Answers {
                 none => *none = Some(more),
             }
         }
-        self.grants.add(count);
+        self.granted.set(self.granted.get().saturating_add(count));
         (count > 0).then_some(count.into())
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use executor::{Class, Credits, Handle, Notify};
-use uring::{Engines, File, Frames, Halves, Listener, Pipes, Pool, Receiver, Stages};
+use uring::{Engines, File, Frames, Halves, Listener, Pool, Receiver, Stages};
 
 use super::{
     answers::Answers,
@@ -84,16 +84,11 @@ impl Server {
 
     /// Serves clients until all packets are served, and every client knows and has left.
     pub(crate) async fn serve(self: Rc<Self>, mut listener: Listener) -> anyhow::Result<Sample> {
-        let (mut connections, pipes) = (Vec::new(), Pipes::default());
+        let mut connections = Vec::new();
         for _ in 0..self.run.clients {
             let stream = listener.accept().await?;
             stream.set_window_min(self.run.window_len())?;
-            let (receiver, sender) = stream.split();
-            let receiver = match self.run.lends && self.file.is_some() {
-                true => receiver.with_pipes(&pipes),
-                false => receiver,
-            };
-            connections.push((receiver, sender));
+            connections.push(stream.split());
         }
         // Only now, so that all clients begin together.
         let stages = Stages::in_turns(&self.handle);
@@ -128,7 +123,7 @@ impl Server {
         let share = Rc::new(Cell::new(0));
         self.shares.borrow_mut().push(Rc::clone(&share));
         let size = self.run.size;
-        let admit = |_: &_| answers.grants.spend().map(|()| size);
+        let admit = |_: &_| answers.spend().map(|()| size);
         let mut intake = Intake::new(self, Rc::clone(&answers));
         while let Ok(Some(frame)) = intake.wait(frames.next(admit)).await {
             if frame.is_last {

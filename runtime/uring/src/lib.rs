@@ -45,12 +45,11 @@ pub use file::{File, note_elsewhere};
 pub use foreign::Foreign;
 pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};
-pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, InPipe, Memory};
+pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
 pub use message::{read_message, write_message};
 pub use net::{
-    Address, Frame, FrameError, Frames, Grants, Halves, Inlet, InvalidAddress, Listener, Peer,
-    Piped, Pipes, Receiver, SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream, peer_process,
-    set_window_min,
+    Address, Frame, FrameError, Frames, Halves, Inlet, InvalidAddress, Listener, Peer, Receiver,
+    SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream, peer_process, set_window_min,
 };
 pub use operation::FETCH_LEN_MAX;
 pub use parker::{EpollParker, Events, SystemClock};

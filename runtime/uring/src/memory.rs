@@ -12,9 +12,7 @@
 
 use std::{
     alloc::{Layout, alloc_zeroed},
-    fmt, io, iter,
-    os::fd::OwnedFd,
-    ptr,
+    fmt, iter, ptr,
     sync::{Arc, atomic::AtomicU8},
 };
 
@@ -25,20 +23,6 @@ pub const BUFFER_COUNT_MAX: usize = 64;
 pub trait Memory: Send + Sync + 'static {
     /// All bytes; the same ones at every call.
     fn bytes(&self) -> &[AtomicU8];
-
-    /// Where they are as long as nobody has asked for them.
-    #[doc(hidden)]
-    fn piped(&self) -> Option<&dyn InPipe> {
-        None
-    }
-}
-
-/// Bytes in a pipe.
-#[doc(hidden)]
-pub trait InPipe {
-    /// Writes at most `len` bytes from byte `from` on into a file, at `at`, and returns how many
-    /// were. `None`: such a file takes them from memory alone, or they are there by now.
-    fn write(&self, file: &OwnedFd, part: (usize, usize), at: u64) -> Option<io::Result<usize>>;
 }
 
 /// A part of a [`Memory`], kept alive by this value.
@@ -61,16 +45,6 @@ impl Buffer {
     pub(crate) fn whole(memory: Arc<dyn Memory>) -> Self {
         let len = memory.bytes().len();
         Self { memory, at: 0, len }
-    }
-
-    /// The bytes of a pipe, which stay there.
-    pub(crate) fn of_piped(piped: Arc<dyn Memory>, len: usize) -> Self {
-        Self { memory: piped, at: 0, len }
-    }
-
-    /// Where in a pipe they are, if they are in one.
-    pub(crate) fn piped(&self) -> Option<(&dyn InPipe, usize)> {
-        self.memory.piped().map(|piped| (piped, self.at))
     }
 
     /// The bytes.

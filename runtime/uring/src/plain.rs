@@ -34,7 +34,8 @@ pub(crate) fn perform(
     let result = match &operation {
         Operation::Read { file, at, into } => read(file, *at, &Vectors::of(into, limit), 0),
         Operation::Write { file, at, from, is_whole } => {
-            write_from(file, *at, from, if *is_whole { from.len() } else { limit })
+            let limit = if *is_whole { from.len() } else { limit };
+            write(file, *at, &Vectors::of(from, limit))
         }
         Operation::Sync { file, data_only } => {
             let sync = || if *data_only { fdatasync(file) } else { fsync(file) };
@@ -83,17 +84,6 @@ fn read(file: &OwnedFd, at: u64, vectors: &Vectors, flags: i32) -> io::Result<u6
     // SAFETY: the operation this is part of owns the buffers that the vectors name, and stays
     // borrowed; the bytes are atomics, which may change under shared references.
     retry(|| unsafe { libc::preadv2(file.as_raw_fd(), list.as_ptr(), count, offset, flags) })
-}
-
-/// Writes from where the bytes are: in memory, or still in a pipe.
-fn write_from(file: &OwnedFd, at: u64, from: &Buffers, limit: usize) -> io::Result<u64> {
-    if let [buffer, ..] = from.as_slice() {
-        let piped = buffer.piped().map(|(piped, start)| (piped, (start, buffer.len().min(limit))));
-        if let Some(written) = piped.and_then(|(piped, part)| piped.write(file, part, at)) {
-            return written.map(|len| len as u64);
-        }
-    }
-    write(file, at, &Vectors::of(from, limit))
 }
 
 fn write(file: &OwnedFd, at: u64, vectors: &Vectors) -> io::Result<u64> {

@@ -108,7 +108,7 @@ impl<R: Receive> Inbox<R> {
 
     pub(crate) fn with(receiver: R, room: &Room) -> Self {
         let frames = Frames::new(receiver, room.pool.clone(), &room.stages);
-        let frames = frames.with_own_up_to(OWN_LEN_MAX).looked_at_up_to(LONG_START_LEN);
+        let frames = frames.with_own_up_to(OWN_LEN_MAX);
         Self { frames, current: None }
     }
 

@@ -1,19 +1,18 @@
 //! A stream cut into frames, each received into a buffer of its own.
 //!
 //! A frame is a head of fixed length and a body whose length the head tells. Who receives admits
-//! each frame by its head, before anything is taken for it: [`Grants`] counts what a peer may send,
-//! and one frame more cuts it off. Bodies are received into buffers of a pool, for which they wait;
-//! so what a peer can make this side hold is bounded.
+//! each frame by its head, before anything is taken for it, and may cut the peer off. Bodies are
+//! received into buffers of a pool, for which they wait; so what a peer can make this side hold is
+//! bounded.
 //!
 //! Bytes that a call brings land on a *stage*. Small bodies are copied from there, or stay if they
-//! need no buffer of the pool; a large one is received in its place, and one longer than a
-//! buffer in parts, so that what is done with a part finds it in the cache. An inlet that has the
-//! rest of a large body in memory already [lends](Inlet::lend) it instead, and one that has pipes
-//! leaves it there, but for [what is looked at](Frames::looked_at_up_to). With [`Stages::in_turns`]
-//! what has been taken stays in the cache, too: then who receives takes a [share](Frames::share) of
-//! its turn for every frame, and gives it back when that is served.
+//! need no buffer of the pool; a large one is received in its place, and one longer than a buffer
+//! in parts, so that what is done with a part finds it in the cache. An inlet that has the rest of
+//! a large body in memory already [lends](Inlet::lend) it instead. With [`Stages::in_turns`] what
+//! has been taken stays in the cache, too: then who receives takes a [share](Frames::share) of its
+//! turn for every frame, and gives it back when that is served.
 
-use std::{cell::Cell, error, fmt, future, io, rc::Rc, sync::atomic::AtomicU8};
+use std::{error, fmt, future, io, sync::atomic::AtomicU8};
 
 use executor::Credit;
 
@@ -49,14 +48,8 @@ pub trait Inlet {
         false
     }
 
-    /// True if it lends a body that is longer than a buffer in parts as long as one, and has to be
-    /// asked for what somebody looks at before: to look at what is lent costs as much as to copy.
-    fn lends_parts(&self) -> bool {
-        false
-    }
-
-    /// Waits for the next `len` bytes, and receives them, or the first of them, where they are;
-    /// `None`: they are not in memory that could be had, and nothing was received.
+    /// Waits for the next `len` bytes, and receives them where they are; `None`: they are not in
+    /// memory that could be had, and nothing was received.
     fn lend(&mut self, _len: usize) -> impl Future<Output = Option<Buffers>> {
         future::ready(None)
     }
@@ -69,8 +62,6 @@ pub struct Frames<R, const HEAD: usize> {
     pool: Pool,
     /// Bodies up to this long are no matter of the pool.
     own_len_max: usize,
-    /// How much of a body somebody looks at.
-    start_len: usize,
     stages: Stages,
     /// `None` while nothing is staged.
     stage: Option<Buffer>,
@@ -91,10 +82,6 @@ struct Rest<const HEAD: usize> {
     at: usize,
     len: usize,
 }
-
-/// Frames that a peer may still send, none at first. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Grants(Rc<Cell<u32>>);
 
 /// A head and its body, or a part of it.
 #[derive(Debug)]
@@ -130,20 +117,8 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     pub fn new(inlet: R, pool: Pool, stages: &Stages) -> Self {
         let (stage, stages) = (None, stages.clone());
         let (expected_len, rest, own_len_max) = (0, None, 0);
-        let (start_len, start, end, turn) = (0, 0, 0, None);
-        Self {
-            inlet,
-            pool,
-            own_len_max,
-            start_len,
-            stages,
-            stage,
-            start,
-            end,
-            expected_len,
-            rest,
-            turn,
-        }
+        let (start, end, turn) = (0, 0, None);
+        Self { inlet, pool, own_len_max, stages, stage, start, end, expected_len, rest, turn }
     }
 
     /// The same, with bodies up to `len` bytes where they were received, or in memory of their own:
@@ -151,12 +126,6 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     #[must_use]
     pub fn with_own_up_to(self, len: usize) -> Self {
         Self { own_len_max: len.min(COPIED_LEN_MAX), ..self }
-    }
-
-    /// The same, where the first `len` bytes of a body are looked at, and the rest may be lent.
-    #[must_use]
-    pub fn looked_at_up_to(self, len: usize) -> Self {
-        Self { start_len: len, ..self }
     }
 
     /// Where the frames come from.
@@ -216,18 +185,10 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         let is_own = len <= self.own_len_max;
         let buffer_len = if is_own { len } else { self.pool.buffer_len() };
         let end = len.min(at.saturating_add(buffer_len));
-        let (lends_parts, is_last) = (self.inlet.lends_parts(), end == len);
-        if !is_own && (at == 0 || lends_parts) {
-            if at == 0 && lends_parts && !self.stage_up_to(self.start_len.min(len)).await? {
-                return Err(ended());
-            }
-            let lent_end = if lends_parts { end } else { len };
-            if let Some((start, rest)) = self.lent(lent_end - at).await? {
-                if lent_end < len {
-                    self.rest = Some(Rest { head, at: lent_end, len });
-                }
-                let (lent, is_last) = (Some(rest), lent_end == len);
-                return Ok(Some(Frame { head, body: start, lent, at, is_last }));
+        let is_last = end == len;
+        if !is_own && at == 0 {
+            if let Some((start, rest)) = self.lent(len).await? {
+                return Ok(Some(Frame { head, body: start, lent: Some(rest), at, is_last: true }));
             }
         }
         let body = match end - at {
@@ -299,8 +260,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         body.ok_or_else(ended)
     }
 
-    /// Receives `len` bytes of a body, of which the inlet lends what is not staged, or the first of
-    /// that.
+    /// Receives a body of `len` bytes, of which the inlet lends what is not staged.
     async fn lent(&mut self, len: usize) -> Result<Option<(Option<Buffer>, Buffers)>, FrameError> {
         let staged_len = self.end - self.start;
         let left = len.checked_sub(staged_len).filter(|left| *left > 0);
@@ -312,13 +272,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
             load(staged, &mut start);
             staged_len
         });
-        let missing = left.saturating_sub(lent.len());
-        let lent = if missing > 0 {
-            let rest = self.body(vec![0; missing].into(), false).await?;
-            Buffers::new([lent.as_slice(), &[rest]].concat()).unwrap_or(lent)
-        } else {
-            lent
-        };
+        debug_assert_eq!(lent.len(), left, "all of it is lent");
         Ok(Some(((staged_len > 0).then(|| start.into()), lent)))
     }
 
@@ -355,8 +309,6 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         let is_copied = self.expected_len <= COPIED_LEN_MAX || self.inlet.lends();
         match is_copied {
             true => STAGE_LEN,
-            // All that comes before what is lent, by one call.
-            false if self.inlet.lends_parts() => HEAD + self.start_len,
             false => HEAD,
         }
     }
@@ -391,23 +343,6 @@ fn received(result: io::Result<usize>) -> Result<Option<usize>, FrameError> {
         Ok(len) => Ok(Some(len)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error.into()),
-    }
-}
-
-impl Grants {
-    /// Lets the peer send `count` more frames. Tell it after this call, not before.
-    pub fn add(&self, count: u32) {
-        self.0.set(self.0.get().saturating_add(count));
-    }
-
-    /// Notes that the peer has sent one.
-    ///
-    /// # Errors
-    ///
-    /// [`FrameError::NoCredit`]: it was not granted that.
-    pub fn spend(&self) -> Result<(), FrameError> {
-        self.0.set(self.0.get().checked_sub(1).ok_or(FrameError::NoCredit)?);
-        Ok(())
     }
 }
 

@@ -15,7 +15,6 @@ use super::{
     frames::Inlet,
     options,
     peer::Peer,
-    piped::{PIPED_LEN_MIN, Pipes, Taken},
     readiness::{Direction, Socket},
 };
 use crate::memory::{BUFFER_COUNT_MAX, Buffer, Buffers};
@@ -29,11 +28,7 @@ pub struct Stream {
 
 /// The direction towards this process.
 #[derive(Debug)]
-pub struct Receiver {
-    socket: Rc<Socket>,
-    /// For what need not come to memory.
-    pipes: Option<Pipes>,
-}
+pub struct Receiver(Rc<Socket>);
 
 /// The direction towards the peer.
 #[derive(Debug)]
@@ -42,8 +37,7 @@ pub struct Sender(Rc<Socket>);
 impl Stream {
     pub(crate) fn new(socket: Socket) -> Self {
         let socket = Rc::new(socket);
-        let receiver = Receiver { socket: Rc::clone(&socket), pipes: None };
-        Self { receiver, sender: Sender(socket) }
+        Self { receiver: Receiver(Rc::clone(&socket)), sender: Sender(socket) }
     }
 
     /// See [`Receiver::receive`].
@@ -132,18 +126,11 @@ impl Stream {
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.receiver.socket.as_fd()
+        self.receiver.0.as_fd()
     }
 }
 
 impl Receiver {
-    /// Leaves long bodies of frames in pipes, from where they can be written to files without
-    /// coming to memory: for who writes most of what comes.
-    #[must_use]
-    pub fn with_pipes(self, pipes: &Pipes) -> Self {
-        Self { pipes: Some(pipes.clone()), ..self }
-    }
-
     /// Waits for bytes and returns how many came, at most 64 more than
     /// [`SOCKET_LEN_MAX`](crate::SOCKET_LEN_MAX); 0 when the peer sends no more. Dropping the
     /// future takes nothing from the stream.
@@ -164,48 +151,23 @@ impl Receiver {
 
 impl Inlet for Receiver {
     async fn ready(&mut self) {
-        poll_fn(|context| self.socket.poll_ready(Direction::Receive, context)).await;
+        poll_fn(|context| self.0.poll_ready(Direction::Receive, context)).await;
     }
 
     fn receive_now(&mut self, into: &Buffers) -> io::Result<usize> {
         let direction = Direction::Receive;
-        let received = self.socket.call(direction, |fd| call::receive(fd, into));
+        let received = self.0.call(direction, |fd| call::receive(fd, into));
         let (len, is_cut) = received?;
-        self.socket.moved(direction, len);
+        self.0.moved(direction, len);
         if len < into.len().min(RECEIVE_LEN_MAX) && !is_cut {
-            self.socket.exhausted(direction);
+            self.0.exhausted(direction);
         }
         Ok(len)
     }
 
-    fn lends_parts(&self) -> bool {
-        self.pipes.is_some()
-    }
-
-    /// In a pipe, if one is free, and as much of it as that has pieces for.
-    async fn lend(&mut self, len: usize) -> Option<Buffers> {
-        let mut pipe = self.pipes.as_ref().filter(|_| len >= PIPED_LEN_MIN)?.take()?;
-        while pipe.len() < len {
-            self.ready().await;
-            let left = len - pipe.len();
-            match self.socket.call(Direction::Receive, |fd| pipe.take(fd, left)) {
-                Ok(Taken::Bytes(len @ 1..)) => self.socket.moved(Direction::Receive, len),
-                // What the end means, the next call says.
-                Ok(Taken::Bytes(_) | Taken::Full) => break,
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
-                // It is broken, as the next call says, too; or no such socket.
-                Err(_) => {
-                    self.pipes = None;
-                    break;
-                }
-            }
-        }
-        (pipe.len() > 0).then(|| pipe.into_buffer().into())
-    }
-
     fn cut(&mut self) {
         // Fails only when it is broken already.
-        shutdown(&self.socket, Shutdown::Both).ok();
+        shutdown(&self.0, Shutdown::Both).ok();
     }
 }
 

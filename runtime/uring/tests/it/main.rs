@@ -11,7 +11,6 @@ mod lent;
 mod memory;
 mod neighbours;
 mod parker;
-mod piped;
 mod sockets;
 mod stops;
 mod support;
