@@ -101,7 +101,7 @@ impl Users {
     }
 
     /// An inode as it is, also where the names do not say it yet.
-    fn now(&self, inode: u64, node: Node) -> Node {
+    pub(super) fn now(&self, inode: u64, node: Node) -> Node {
         let [accessed, modified, changed] = node.times;
         let written = self.written.borrow().get(&inode).copied();
         let times = [accessed, written.unwrap_or(modified), written.unwrap_or(changed)];

@@ -16,7 +16,7 @@ mod source;
 use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
-    io,
+    io, mem,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -30,7 +30,7 @@ use wire::CreateFlags;
 
 use self::source::{Making, Source, State};
 use super::{dense::Small, file::Packed, places::Places, stream::Turn, volume::Volume};
-use crate::{node::Node, statistics::Totals, verdict::errno};
+use crate::{bundles::Entry, node::Node, statistics::Totals, verdict::errno};
 
 /// Time between two looks at what is published: what is found at one is in the multifile by the
 /// next, and no byte is to be older than 10 ms. Fewer looks take in more by as many calls.
@@ -202,35 +202,32 @@ impl Intake {
     async fn take_closed(&self, sources: &[Rc<RefCell<Source>>]) {
         let mut volumes: Vec<(Rc<Volume>, Batch)> = Vec::new();
         for (index, source) in sources.iter().enumerate() {
-            let source = source.borrow();
-            for (inode, file) in source.files.iter().filter(|(_, file)| file.is_whole()) {
+            let source = &mut *source.borrow_mut();
+            let whole = source.files.iter_mut().filter(|(_, file)| file.is_whole());
+            for (inode, file) in whole {
                 let is_its = |(volume, _): &(Rc<Volume>, Batch)| Rc::ptr_eq(volume, &file.volume);
                 let at = volumes.iter().position(is_its).unwrap_or_else(|| {
                     volumes.push((Rc::clone(&file.volume), Batch::default()));
                     volumes.len() - 1
                 });
                 let Some((volume, batch)) = volumes.get_mut(at) else { continue };
-                batch.add(volume, (index, &source), (*inode, file));
+                batch.add(volume, (index, &source.entry), (*inode, file));
             }
         }
-        for (volume, batch) in volumes.into_iter().filter(|(_, batch)| !batch.files.is_empty()) {
-            let Batch { files, data, places, .. } = batch;
+        for (volume, mut batch) in volumes.into_iter().filter(|(_, batch)| !batch.files.is_empty())
+        {
             let taken = async {
                 let changing = volume.begin().await?;
-                volume.take_files(&changing, files, &data).await
+                volume.take_files(&changing, &mut batch.files, &batch.data).await
             };
             let taken = Box::pin(taken).await;
             volume.show_calm();
-            // Else they are made one by one, and each that cannot be is told of.
             if let Err(why) = taken {
-                tracing::debug!("{} files are not taken in together: {why}", places.len());
-                continue;
-            }
-            for (index, inode) in places {
-                let source = sources.get(index).map(|source| source.borrow_mut());
-                drop(source.and_then(|mut source| source.files.remove(&inode)));
+                tracing::debug!("{} files are not taken in together: {why}", batch.files.len());
+                batch.give_back(sources);
             }
         }
+        sources.iter().for_each(|source| source.borrow_mut().forget_taken());
     }
 
     // ---- files that are open
@@ -280,7 +277,7 @@ impl Intake {
         let (state, data, at) = {
             let mut source = source.borrow_mut();
             let Some(file) = source.files.get_mut(&inode) else { return };
-            let (pieces, at) = (std::mem::take(&mut file.pieces), file.written);
+            let (pieces, at) = (mem::take(&mut file.pieces), file.written);
             file.written = file.len;
             let (state, data) = (file.state.clone(), source.buffers(&pieces));
             (state, data.unwrap_or_default(), at)
@@ -408,32 +405,43 @@ struct Batch {
     /// Bytes of all of them.
     data: Vec<Buffer>,
     names: HashSet<NameHash>,
-    places: Vec<(usize, u64)>,
+    /// The source of each.
+    origins: Vec<usize>,
 }
 
 impl Batch {
-    /// Adds a file, if its name is free.
+    /// Takes a file, if its name is free.
     fn add(
         &mut self,
         volume: &Volume,
-        (index, source): (usize, &Source),
-        (inode, file): (u64, &Making),
+        (index, entry): (usize, &Entry),
+        (inode, file): (u64, &mut Making),
     ) {
         let tree = volume.tree.borrow();
-        let found = tree.find_in(file.folder, &file.name);
-        let Some(found) = found.ok().filter(|found| found.inode.is_none()) else { return };
+        let (folder, mode, time, start) = (file.folder, file.mode, file.time, self.data.len());
         // One whose name only hashes as another's is made by itself.
-        if !self.names.insert(tree.hash(&found)) {
+        let mut is_other = || self.names.insert(NameHash::new(tree.key_of(folder), &file.name));
+        if !tree.is_free_in(folder, &file.name) || !is_other() {
             return;
         }
-        let (mode, time, start) = (file.mode, file.time, self.data.len());
-        if source.add_buffers(&file.pieces, &mut self.data).is_none() {
+        if source::add_buffers(entry, &file.pieces, &mut self.data).is_none() {
             self.data.truncate(start);
             return;
         }
-        let data = start..self.data.len();
-        self.files.push(Small { inode, found, mode, time, data });
-        self.places.push((index, inode));
+        let (data, name) = (start..self.data.len(), file.name.clone());
+        file.is_taken = true;
+        self.files.push(Small { inode, folder, name, mode, time, data });
+        self.origins.push(index);
+    }
+
+    /// The files are made one by one, and each that cannot be is told of.
+    fn give_back(self, sources: &[Rc<RefCell<Source>>]) {
+        for (Small { inode, .. }, index) in self.files.into_iter().zip(self.origins) {
+            let Some(source) = sources.get(index) else { continue };
+            if let Some(file) = source.borrow_mut().files.get_mut(&inode) {
+                file.is_taken = false;
+            }
+        }
     }
 }
 

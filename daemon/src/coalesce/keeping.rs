@@ -3,6 +3,7 @@
 
 use std::io;
 
+use multifile::journal::SLOT_LEN;
 use rustix::io::Errno;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap};
 
@@ -87,9 +88,11 @@ impl Volume {
         }
         run.write(self.machine(), &member.data).await?;
         let Some(slots_at) = streams.first().map(|stream| stream.slot_at()) else { return Ok(()) };
-        let slots: Vec<_> =
-            streams.iter().zip(all).map(|(stream, data)| stream.slot(len_of(data))).collect();
-        let slots = Buffer::from(slots.concat());
+        let mut slots = Vec::with_capacity(streams.len() * SLOT_LEN as usize);
+        for (stream, data) in streams.iter().zip(all) {
+            slots.extend_from_slice(&stream.slot(len_of(data)));
+        }
+        let slots = Buffer::from(slots);
         write_all(self.machine(), &member.journal()?, slots_at?, &slots).await?;
         streams.iter().zip(all).for_each(|(stream, data)| stream.is_written(len_of(data)));
         Ok(())

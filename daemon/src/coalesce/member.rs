@@ -91,12 +91,23 @@ impl Member {
             return Ok(());
         }
         let _taken = self.turn.take().await;
-        if self.rows.get() < rows {
-            let len = rows.checked_mul(self.skip).and_then(|len| len.checked_add(self.data_at));
-            let len = len.filter(|len| i64::try_from(*len).is_ok()).ok_or(Errno::FBIG)?;
-            machine.truncate(&self.data, len).await?;
-            self.rows.set(rows);
+        if self.rows.get() >= rows {
+            return Ok(());
         }
+        // The one of the names gets twice as long, seldom: where the file system is another node's
+        // that waits for all writes.
+        let ahead = if self.number == 0 { self.rows.get().saturating_mul(2) } else { rows };
+        if ahead <= rows || self.lengthen_to(machine, ahead).await.is_err() {
+            self.lengthen_to(machine, rows).await?;
+        }
+        Ok(())
+    }
+
+    async fn lengthen_to(&self, machine: &Machine, rows: u64) -> io::Result<()> {
+        let len = rows.checked_mul(self.skip).and_then(|len| len.checked_add(self.data_at));
+        let len = len.filter(|len| i64::try_from(*len).is_ok()).ok_or(Errno::FBIG)?;
+        machine.truncate(&self.data, len).await?;
+        self.rows.set(rows);
         Ok(())
     }
 

@@ -23,11 +23,7 @@ use rustix::{
 use shm::NameHash;
 use wire::{Place, PlaceName};
 
-use super::{
-    inodes::Live,
-    tree::{Found, Wish},
-    volume::Volume,
-};
+use super::{dense::Small, inodes::Live, tree::Found, volume::Volume};
 use crate::{bundles::Entry, node::Node, remote::DEVICE_MARK};
 
 /// Physical files that clients read; bytes in others are asked for.
@@ -93,18 +89,13 @@ impl Resting {
     }
 
     /// Files to be shown once they are made.
-    pub(super) fn to_show<'a>(
-        &self,
-        files: impl Iterator<Item = (u64, &'a Found)>,
-    ) -> Vec<(u64, Option<Name>)> {
+    pub(super) fn to_show(&self, files: &[Small]) -> Vec<(u64, Option<Name>)> {
         let folders = self.folders.borrow();
         if folders.is_empty() {
             return Vec::new();
         }
-        let shown = files.filter(|(_, found)| folders.contains(&found.folder));
-        let named =
-            |(inode, found): (u64, &Found)| (inode, Some((found.folder, found.name.clone())));
-        shown.map(named).collect()
+        let shown = files.iter().filter(|file| folders.contains(&file.folder));
+        shown.map(|file| (file.inode, Some((file.folder, file.name.clone())))).collect()
     }
 
     /// Those are made.
@@ -204,6 +195,18 @@ impl Places {
         }
     }
 
+    /// Shows an inode that has no entry, and this name.
+    fn show_new(&self, volume: &Volume, inode: u64, folder: u64, name: &[u8]) {
+        let Some((place, hash)) = self.place_in(volume, inode, folder, name) else { return };
+        if let Some(entry) = self.enter((number_of(volume), inode), hash) {
+            self.table.shared().show(entry, &place.encode());
+        }
+    }
+
+    fn knows(&self, volume: &Volume, inode: u64) -> bool {
+        self.known.borrow().contains_key(&(number_of(volume), inode))
+    }
+
     /// The name that an entry has had.
     fn name_in(&self, entry: u32) -> Name {
         let place = Place::decode(&self.table.shared().known(entry));
@@ -246,8 +249,19 @@ impl Places {
         let (folder, name) = (name.0, &name.1[..]);
         let found = tree.named_in(folder, name).filter(|found| *found == inode);
         found.filter(|_| volume.resting.folders.borrow().contains(&folder))?;
-        let is_alone = tree.node(inode)?.is_file() && tree.link_count(inode) == 1;
-        let node = volume.named(inode).ok().filter(|_| is_alone)?;
+        self.place_in(volume, inode, folder, name)
+    }
+
+    /// The same of a file that has this name in a folder whose files are shown.
+    fn place_in(
+        &self,
+        volume: &Volume,
+        inode: u64,
+        folder: u64,
+        name: &[u8],
+    ) -> Option<(Place, u64)> {
+        let tree = volume.tree.borrow();
+        let node = volume.users.now(inode, tree.file_of_one_name(inode)?.clone());
         let size = volume.size(&node);
         let (source, at) = match node.task {
             Some(task) if size > 0 => {
@@ -256,10 +270,8 @@ impl Places {
             }
             _ => (0, 0),
         };
-        let rights = [(4, Wish::READ), (2, Wish::WRITE), (1, Wish::ENTER)];
-        let rights = rights.into_iter().filter(|(_, wish)| {
-            tree.may(inode, *wish).is_ok() && (volume.is_writable || !wish.writes())
-        });
+        let kept = if volume.is_writable { 7 } else { 5 };
+        let rights = u8::try_from(tree.rights(&node) & kept).ok()?;
         let place = Place {
             device: number_of(volume) | DEVICE_MARK,
             folder,
@@ -267,7 +279,7 @@ impl Places {
             mode: node.mode,
             user: node.user,
             group: node.group,
-            rights: rights.map(|(bit, _)| bit).sum(),
+            rights,
             source,
             at,
             size,
@@ -334,13 +346,22 @@ impl Volume {
 
     /// Shows the files of a folder from now on.
     pub(super) fn show_folder(&self, folder: u64) {
-        if self.resting.places.get().is_none() || !self.resting.folders.borrow_mut().insert(folder)
-        {
+        let Some(places) = self.resting.places.get() else { return };
+        if !self.resting.folders.borrow_mut().insert(folder) {
             return;
         }
-        let named = |(name, inode): (&[u8], u64)| (inode, Some((folder, name.to_vec())));
-        let files: Vec<_> = self.tree.borrow().files_of(folder).map(named).collect();
-        self.resting.calm.borrow_mut().extend(files);
+        let (tree, disturbed) = (self.tree.borrow(), self.resting.disturbed.borrow());
+        let is_paused = self.resting.pauses.get() > 0;
+        let mut later = Vec::new();
+        for (name, inode) in tree.files_of(folder) {
+            if is_paused || disturbed.contains_key(&inode) || places.knows(self, inode) {
+                later.push((inode, Some((folder, name.to_vec()))));
+            } else {
+                places.show_new(self, inode, folder, name);
+            }
+        }
+        drop((tree, disturbed));
+        self.resting.calm.borrow_mut().extend(later);
         self.show_calm();
     }
 

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use uring::Buffer;
 
 use super::{
+    dense::Small,
     inodes::Live,
     stream::Turn,
     tree::Tree,
@@ -39,6 +40,8 @@ pub(super) struct Record {
     bytes: Vec<u8>,
     /// Changes that restore the names.
     undo: Vec<Change>,
+    /// It also makes files, which are removed before that.
+    makes_files: bool,
     /// Inodes that lose their last name by it.
     gone: Vec<Rc<Live>>,
     outcome: Rc<Cell<Option<Result<(), Errno>>>>,
@@ -102,6 +105,20 @@ impl Volume {
         let gone = gone.map(|(inode, node)| self.users.is_gone(inode, node)).collect();
         self.append(Record { undo: applied.undo, gone, ..record }).await?;
         Ok(value)
+    }
+
+    /// Makes files, with the bytes of those that have any in these tasks; on return that is
+    /// written.
+    pub(super) async fn make_files(
+        &self,
+        _: &Changing<'_>,
+        files: &mut [Small],
+        tasks: &[u64],
+    ) -> io::Result<()> {
+        self.reserve_names().await?;
+        let made = self.tree.borrow_mut().make_files(files, tasks.iter().copied());
+        let (bytes, undo) = made?;
+        self.append(Record { bytes, undo, makes_files: true, ..Record::default() }).await
     }
 
     /// Has space for what the next records need.
@@ -204,6 +221,9 @@ impl Volume {
         let failed = records.queued.take();
         records.written_len.set(records.queued_len.get());
         for record in failed.into_iter().rev() {
+            if record.makes_files {
+                self.tree.borrow_mut().apply(catalogue::unmake_files(&record.bytes));
+            }
             self.tree.borrow_mut().apply(record.undo);
             record.gone.iter().for_each(|live| live.is_back());
             record.outcome.set(Some(Err(why)));

@@ -35,12 +35,14 @@ impl Volume {
         if old_len < worthwhile {
             return Ok(false);
         }
-        let (new, head_len) = (self.tree.borrow().records(), HEAD_LEN_MAX as u64);
-        let (len, end_len) = (new.len() as u64, END.len() as u64);
+        let len = self.tree.borrow().records_len();
         records.worthwhile_len.set(2 * len);
         if old_len < 2 * len {
             return Ok(false);
         }
+        let (new, head_len) = (self.tree.borrow().records(), HEAD_LEN_MAX as u64);
+        debug_assert_eq!(new.len() as u64, len, "the length was foreseen");
+        let end_len = END.len() as u64;
         let is_before = head_len + len + end_len <= begin;
         // Until the head says so these are not read: the old names end before them.
         let (at, place, bytes) = if is_before {

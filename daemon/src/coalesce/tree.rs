@@ -5,6 +5,7 @@
 
 mod attributes;
 mod claimed;
+mod files;
 
 use std::{collections::HashSet, ffi::CStr};
 
@@ -134,6 +135,11 @@ impl Tree {
         self.catalogue.write()
     }
 
+    /// Bytes of those records.
+    pub(super) fn records_len(&self) -> u64 {
+        self.catalogue.records_len()
+    }
+
     /// The records that make this tree, and the head of a stream in which they begin at `at`.
     pub(super) fn records(&self) -> Vec<u8> {
         self.catalogue.records()
@@ -180,18 +186,25 @@ impl Tree {
 
     /// Checks the caller's permission on an inode.
     pub(super) fn may(&self, inode: u64, wish: Wish) -> Result<(), Errno> {
-        let node = self.node(inode).ok_or(Errno::NOENT)?;
-        if self.me.user == 0 {
-            // Root executes only what somebody may.
-            let executes = wish.0 & 1 == 0 || node.is_folder() || node.mode & 0o111 != 0;
-            return if executes { Ok(()) } else { Err(Errno::ACCESS) };
-        }
+        let rights = self.rights(self.node(inode).ok_or(Errno::NOENT)?);
+        if rights & wish.0 == wish.0 { Ok(()) } else { Err(Errno::ACCESS) }
+    }
+
+    /// All that the caller may do with a node, in the bits of `access(2)`.
+    pub(super) fn rights(&self, node: &Node) -> u32 {
         let bits = match &self.me {
+            // Root executes only what somebody may.
+            me if me.user == 0 => 6 | u32::from(node.is_folder() || node.mode & 0o111 != 0),
             me if me.user == node.user => node.mode >> 6,
             me if me.is_in(node.group) => node.mode >> 3,
             _ => node.mode,
         };
-        if bits & wish.0 == wish.0 { Ok(()) } else { Err(Errno::ACCESS) }
+        bits & 7
+    }
+
+    /// A file that has one name.
+    pub(super) fn file_of_one_name(&self, inode: u64) -> Option<&Node> {
+        self.catalogue.file_of_one_name(inode)
     }
 
     /// Finds a name; what it leads to if it is a link that is to be followed.
@@ -275,21 +288,9 @@ impl Tree {
         &self,
         inode: u64,
         at: &Found,
-        (mode, task): ((u32, u32), Option<u64>),
-        now: Time,
-    ) -> Result<Vec<Change>, Errno> {
-        let node = self.new_node(at, (mode, task), now)?;
-        let named = Change::Name(at.folder, at.name.clone(), inode);
-        Ok(vec![Change::Node(inode, node), named, self.touched(at.folder, now)?])
-    }
-
-    /// A node that gets a name which is free. Its folder is [touched](Self::touched_node) by that.
-    pub(super) fn new_node(
-        &self,
-        at: &Found,
         ((kind, permissions), task): ((u32, u32), Option<u64>),
         now: Time,
-    ) -> Result<Node, Errno> {
+    ) -> Result<Vec<Change>, Errno> {
         if at.inode.is_some() || self.has(at) {
             return Err(Errno::EXIST);
         }
@@ -299,14 +300,16 @@ impl Tree {
             FOLDER => (permissions & !(SET_USER | SET_GROUP), above.map_or(0, |_| SET_GROUP)),
             _ => (permissions, 0),
         };
-        Ok(Node {
+        let node = Node {
             mode: kind | asked & PERMISSIONS | inherited,
             user: self.me.user,
             group: above.map_or(self.me.group, |folder| folder.group),
             task,
             times: [now; 3],
             ..Node::default()
-        })
+        };
+        let named = Change::Name(at.folder, at.name.clone(), inode);
+        Ok(vec![Change::Node(inode, node), named, self.touched(at.folder, now)?])
     }
 
     pub(super) fn symlink(&self, text: &CStr, at: &Found, now: Time) -> Result<Vec<Change>, Errno> {
@@ -435,7 +438,7 @@ impl Tree {
     }
 
     /// The node of a folder whose names change.
-    pub(super) fn touched_node(&self, folder: u64, now: Time) -> Result<Node, Errno> {
+    fn touched_node(&self, folder: u64, now: Time) -> Result<Node, Errno> {
         self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
         let node = self.node(folder).ok_or(Errno::NOENT)?;
         Ok(Node { times: [node.times[0], now, now], ..node.clone() })

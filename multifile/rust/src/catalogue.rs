@@ -17,8 +17,8 @@ use std::{
     mem,
 };
 
-pub use self::record::encode;
-use self::record::record;
+pub use self::record::{Encoder, encode, unmake_files};
+use self::record::{NAME_LEN, NODE_LEN, record};
 
 use crate::codec::{Fields, put_u32, put_u64, wide};
 
@@ -197,6 +197,15 @@ impl Catalogue {
         bytes
     }
 
+    /// Length of [`records`](Self::records), bytes.
+    #[must_use]
+    pub fn records_len(&self) -> u64 {
+        let nodes = self.nodes.values().map(|known| NODE_LEN + known.node.text.len());
+        let names = self.folders.values().flatten().map(|(name, _)| NAME_LEN + name.len());
+        let last = if self.nodes.contains_key(&(self.next - 1)) { 0 } else { NODE_LEN + 9 };
+        wide(nodes.chain(names).sum::<usize>() + last)
+    }
+
     /// The head of a stream whose records begin at `at`, [`HEAD_LEN_MAX`] bytes.
     #[must_use]
     pub fn head_at(&self, at: u64) -> Vec<u8> {
@@ -221,6 +230,19 @@ impl Catalogue {
     /// Makes a change; `None`, and nothing, if it makes no sense.
     pub fn apply(&mut self, change: Change) -> Option<()> {
         self.make(change).map(drop)
+    }
+
+    /// Makes a file of one name; `None`, and nothing, if it makes no sense: the name and the number
+    /// have to be free.
+    pub fn add_file(&mut self, folder: u64, name: Vec<u8>, inode: u64, node: Node) -> Option<()> {
+        let (is_possible, next) = (node.is_file() && is_name(&name), inode.checked_add(1)?);
+        let names = self.folders.get_mut(&folder).filter(|_| is_possible)?;
+        let Entry::Vacant(named) = names.entry(name) else { return None };
+        let Entry::Vacant(place) = self.nodes.entry(inode) else { return None };
+        place.insert(Named { node, count: 1 });
+        named.insert(inode);
+        self.next = self.next.max(next);
+        Some(())
     }
 
     /// Makes a change, and returns the one that undoes it; `None`, and nothing, if it makes no
@@ -339,6 +361,13 @@ impl Catalogue {
     #[must_use]
     pub fn node(&self, inode: u64) -> Option<&Node> {
         self.nodes.get(&inode).map(|known| &known.node)
+    }
+
+    /// A file that has one name.
+    #[must_use]
+    pub fn file_of_one_name(&self, inode: u64) -> Option<&Node> {
+        let known = self.nodes.get(&inode).filter(|known| known.count == 1)?;
+        Some(&known.node).filter(|node| node.is_file())
     }
 
     /// All nodes by number.

@@ -9,7 +9,7 @@
 use std::{io, path::PathBuf};
 
 use crate::{
-    codec::{Fields, put_u32, put_u64},
+    codec::Fields,
     mark::INSTANCE,
     storage::{File, Naming, Storage, read_up_to, write_all},
 };
@@ -57,13 +57,11 @@ impl SlotKey {
     }
 
     fn check(&self, used: u64, sum: u32) -> u32 {
-        let mut bytes = Vec::with_capacity(32);
-        put_u64(&mut bytes, self.instance & INSTANCE);
-        put_u32(&mut bytes, self.task);
-        put_u64(&mut bytes, self.block);
-        put_u64(&mut bytes, used);
-        put_u32(&mut bytes, sum);
-        crc32c::crc32c(&bytes)
+        let words = [self.instance & INSTANCE, self.block, used].map(u64::to_le_bytes);
+        let [instance, block, used] = &words;
+        let (task, sum) = (self.task.to_le_bytes(), sum.to_le_bytes());
+        let fields: [&[u8]; 5] = [instance, &task, block, used, &sum];
+        fields.into_iter().fold(0, crc32c::crc32c_append)
     }
 }
 
@@ -76,17 +74,18 @@ impl Slot {
 
     /// The bytes of the slot for `key`.
     #[must_use]
-    pub fn encode(&self, key: &SlotKey) -> Vec<u8> {
+    pub fn encode(&self, key: &SlotKey) -> [u8; SLOT_LEN as usize] {
         let (flag, second) = match (self.sum, self.more) {
             (Some(sum), _) => (SUM_PRESENT, sum),
             (None, 0) => (0, 0),
             (None, more) => (MORE_PRESENT, more),
         };
         debug_assert_eq!(self.used & (SUM_PRESENT | MORE_PRESENT), 0, "a length has 62 bits");
-        let mut bytes = Vec::with_capacity(16);
-        put_u64(&mut bytes, self.used | flag);
-        put_u32(&mut bytes, second);
-        put_u32(&mut bytes, key.check(self.used | flag, second));
+        let (first, check) = (self.used | flag, key.check(self.used | flag, second));
+        let mut bytes = [0; SLOT_LEN as usize];
+        let fields = first.to_le_bytes().into_iter();
+        let fields = fields.chain(second.to_le_bytes()).chain(check.to_le_bytes());
+        bytes.iter_mut().zip(fields).for_each(|(to, byte)| *to = byte);
         bytes
     }
 

@@ -4,7 +4,7 @@
 //! owed an error. Files of others are out of its reach: a file is called by a number that was
 //! granted to this client.
 
-use std::{collections::BTreeMap, ops::Range, rc::Rc, sync::Arc};
+use std::{collections::BTreeMap, mem, ops::Range, rc::Rc, sync::Arc};
 
 use executor::Instant;
 use multifile::catalogue::Time;
@@ -38,6 +38,8 @@ pub(super) struct Making {
     pub(super) written: u64,
     pub(super) len: u64,
     pub(super) is_closed: bool,
+    /// It is in a batch.
+    pub(super) is_taken: bool,
     /// Nobody else can have claimed its name.
     pub(super) is_sure: bool,
     /// Its client is owed the error that it has come to.
@@ -192,7 +194,7 @@ impl Source {
                 let (volume, name) = (Rc::clone(volume), name.to_vec());
                 let (time, pieces) = ((time.0, time.1.min(999_999_999)), Vec::new());
                 let (written, len, state) = (0, 0, State::New);
-                let (is_closed, is_told) = (false, false);
+                let (is_closed, is_taken, is_told) = (false, false, false);
                 let since = now;
                 let file = Making {
                     volume,
@@ -206,6 +208,7 @@ impl Source {
                     written,
                     len,
                     is_closed,
+                    is_taken,
                     is_told,
                     is_sure: !is_old,
                     state,
@@ -246,21 +249,15 @@ impl Source {
     /// Stretches of the data log as buffers.
     pub(super) fn buffers(&self, pieces: &[(u64, u64)]) -> Option<Vec<Buffer>> {
         let mut buffers = Vec::new();
-        self.add_buffers(pieces, &mut buffers).map(|()| buffers)
+        add_buffers(&self.entry, pieces, &mut buffers).map(|()| buffers)
     }
 
-    /// Adds stretches of the data log to others.
-    pub(super) fn add_buffers(
-        &self,
-        pieces: &[(u64, u64)],
-        buffers: &mut Vec<Buffer>,
-    ) -> Option<()> {
-        let ring = (self.entry.logs.data_at, self.entry.logs.data_len);
-        let stretches = pieces.iter().flat_map(|(at, len)| stretches(ring, *at, *len));
-        for (at, len) in stretches.filter(|(_, len)| *len > 0) {
-            buffers.push(self.entry.segment.buffer(at, len)?);
+    /// Forgets files that batches have, which are made.
+    pub(super) fn forget_taken(&mut self) {
+        if self.files.values().any(|file| file.is_taken) {
+            let all = mem::take(&mut self.files).into_iter();
+            self.files = all.filter(|(_, file)| !file.is_taken).collect();
         }
-        Some(())
     }
 
     /// Gives the client back what is not needed any more.
@@ -275,4 +272,18 @@ impl Source {
         self.files.clear();
         self.entry.shared().owe(Errno::IO.raw_os_error().unsigned_abs());
     }
+}
+
+/// Adds stretches of a client's data log to others.
+pub(super) fn add_buffers(
+    entry: &Entry,
+    pieces: &[(u64, u64)],
+    buffers: &mut Vec<Buffer>,
+) -> Option<()> {
+    let ring = (entry.logs.data_at, entry.logs.data_len);
+    let stretches = pieces.iter().flat_map(|(at, len)| stretches(ring, *at, *len));
+    for (at, len) in stretches.filter(|(_, len)| *len > 0) {
+        buffers.push(entry.segment.buffer(at, len)?);
+    }
+    Some(())
 }

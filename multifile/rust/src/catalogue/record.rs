@@ -13,47 +13,100 @@ const CHANGE_LEN: usize = 80;
 /// One record of changes that happen together.
 #[must_use]
 pub fn encode(changes: &[Change]) -> Vec<u8> {
-    // Length and checksum come last.
-    let mut body = Vec::with_capacity(HEAD_LEN + changes.len() * CHANGE_LEN);
-    body.resize(HEAD_LEN, 0);
+    let mut record = Encoder::with_room(changes.len() * CHANGE_LEN);
     for change in changes {
         match change {
-            Change::Node(inode, node) => {
-                body.push(1);
-                put_u64(&mut body, *inode);
-                for word in [node.mode, node.user, node.group] {
-                    put_u32(&mut body, word);
-                }
-                put_u64(&mut body, node.task.unwrap_or(NO_TASK));
-                for (seconds, nanoseconds) in node.times {
-                    put_u64(&mut body, unsigned(seconds));
-                    put_u32(&mut body, nanoseconds);
-                }
-                put_text(&mut body, &node.text);
-            }
-            Change::Name(folder, name, inode) => {
-                body.push(2);
-                put_u64(&mut body, *folder);
-                put_u64(&mut body, *inode);
-                put_text(&mut body, name);
-            }
+            Change::Node(inode, node) => record.node(*inode, node),
+            Change::Name(folder, name, inode) => record.name(*folder, name, *inode),
             Change::NoName(folder, name) => {
-                body.push(3);
-                put_u64(&mut body, *folder);
-                put_text(&mut body, name);
+                record.0.push(3);
+                put_u64(&mut record.0, *folder);
+                put_text(&mut record.0, name);
             }
             Change::Gone(inode) => {
-                body.push(4);
-                put_u64(&mut body, *inode);
+                record.0.push(4);
+                put_u64(&mut record.0, *inode);
             }
         }
     }
-    let rest = body.get(HEAD_LEN..).unwrap_or_default();
-    let (len, sum) = (u32::try_from(rest.len()).unwrap_or(u32::MAX), crc32c::crc32c(rest));
-    for (to, byte) in body.iter_mut().zip(len.to_le_bytes().into_iter().chain(sum.to_le_bytes())) {
-        *to = byte;
+    record.finish()
+}
+
+/// Bytes of a record of one node, and of one name, but for their text.
+pub(super) const NODE_LEN: usize = HEAD_LEN + 69;
+pub(super) const NAME_LEN: usize = HEAD_LEN + 21;
+
+/// A record that is being made, of changes that happen together.
+#[derive(Debug)]
+pub struct Encoder(Vec<u8>);
+
+impl Encoder {
+    /// An empty record, which is to get about so many bytes.
+    #[must_use]
+    pub fn with_room(len: usize) -> Self {
+        // Length and checksum come last.
+        let mut body = Vec::with_capacity(HEAD_LEN + len);
+        body.resize(HEAD_LEN, 0);
+        Self(body)
     }
-    body
+
+    /// Adds [`Change::Node`].
+    pub fn node(&mut self, inode: u64, node: &Node) {
+        let body = &mut self.0;
+        body.push(1);
+        put_u64(body, inode);
+        for word in [node.mode, node.user, node.group] {
+            put_u32(body, word);
+        }
+        put_u64(body, node.task.unwrap_or(NO_TASK));
+        for (seconds, nanoseconds) in node.times {
+            put_u64(body, unsigned(seconds));
+            put_u32(body, nanoseconds);
+        }
+        put_text(body, &node.text);
+    }
+
+    /// Adds [`Change::Name`].
+    pub fn name(&mut self, folder: u64, name: &[u8], inode: u64) {
+        self.0.push(2);
+        put_u64(&mut self.0, folder);
+        put_u64(&mut self.0, inode);
+        put_text(&mut self.0, name);
+    }
+
+    /// The end of what was added so far, to [cut](Self::cut) it there.
+    #[must_use]
+    pub const fn end(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes back what was added since.
+    pub fn cut(&mut self, len: usize) {
+        self.0.truncate(len.max(HEAD_LEN));
+    }
+
+    /// The bytes of the record.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        let mut body = self.0;
+        let rest = body.get(HEAD_LEN..).unwrap_or_default();
+        let (len, sum) = (u32::try_from(rest.len()).unwrap_or(u32::MAX), crc32c::crc32c(rest));
+        let head = len.to_le_bytes().into_iter().chain(sum.to_le_bytes());
+        body.iter_mut().zip(head).for_each(|(to, byte)| *to = byte);
+        body
+    }
+}
+
+/// Changes that remove the files again which a record has made: their names, and their nodes.
+#[must_use]
+pub fn unmake_files(bytes: &[u8]) -> Vec<Change> {
+    let made = record(bytes).and_then(|(changes, _)| changes).unwrap_or_default();
+    let undo = made.into_iter().rev().filter_map(|change| match change {
+        Change::Name(folder, name, _) => Some(Change::NoName(folder, name)),
+        Change::Node(inode, node) => node.is_file().then_some(Change::Gone(inode)),
+        Change::NoName(..) | Change::Gone(_) => None,
+    });
+    undo.collect()
 }
 
 fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {

@@ -209,3 +209,39 @@ fn a_number_that_somebody_had_stays_theirs_when_names_are_written_anew() {
     let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
     assert_eq!((again.next_inode(), again.nodes().count()), (10, 1));
 }
+
+/// A record of files is what the same changes one by one are, and is undone as a whole.
+#[test]
+fn files_made_together_are_as_if_made_one_by_one_and_undone_as_a_whole() {
+    let empty = Catalogue::new(7, folder());
+    let (mut together, mut record) = (empty.clone(), Encoder::with_room(0));
+    let mut changes = Vec::new();
+    for (inode, name) in (10..).zip([&b"b"[..], b"a", b"long name"]) {
+        let node = Node { mode: FILE | 0o640, task: Some(inode), ..Node::default() };
+        together.add_file(ROOT, name.to_vec(), inode, node.clone()).expect("free");
+        record.node(inode, &node);
+        record.name(ROOT, name, inode);
+        changes.extend([Change::Node(inode, node), Change::Name(ROOT, name.to_vec(), inode)]);
+    }
+    let end = record.end();
+    record.node(99, &folder());
+    record.cut(end);
+    let record = record.finish();
+    assert_eq!(record, encode(&changes));
+    let mut alone = empty.clone();
+    changes.into_iter().for_each(|change| alone.apply(change).expect("possible"));
+    assert_eq!(together.write(), alone.write());
+    let taken = Node { mode: FILE, ..Node::default() };
+    for (name, inode) in [(&b"a"[..], 50), (b"c", 10), (b"c/d", 51)] {
+        assert_eq!(together.add_file(ROOT, name.to_vec(), inode, taken.clone()), None);
+    }
+    assert_eq!(together.write(), alone.write());
+    for catalogue in [&empty, &together] {
+        assert_eq!(catalogue.records_len(), catalogue.records().len() as u64);
+    }
+    together.reserve(1000);
+    assert_eq!(together.records_len(), together.records().len() as u64);
+    let undone = unmake_files(&record);
+    undone.into_iter().for_each(|change| together.apply(change).expect("possible"));
+    assert_eq!((together.nodes().count(), together.names(ROOT).map(BTreeMap::len)), (1, Some(0)));
+}
