@@ -18,6 +18,7 @@ use std::{
     collections::{HashMap, HashSet},
     io, mem,
     rc::Rc,
+    slice,
     sync::Arc,
     time::Duration,
 };
@@ -254,6 +255,8 @@ impl Intake {
             // From here on its client waits, with each of these files, for what it has published.
             source.borrow().entry.shared().recall();
             self.read(source);
+            // Closed before its client knew of that: who dies now is to leave all of it or nothing.
+            self.take_closed(slice::from_ref(source)).await;
         }
         for inode in wanted {
             self.advance(source, inode).await;

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use multifile::journal::SLOT_LEN;
+use multifile::journal::SlotBytes;
 use rustix::io::Errno;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap};
 
@@ -88,7 +88,7 @@ impl Volume {
         }
         run.write(self.machine(), &member.data).await?;
         let Some(slots_at) = streams.first().map(|stream| stream.slot_at()) else { return Ok(()) };
-        let mut slots = Vec::with_capacity(streams.len() * SLOT_LEN as usize);
+        let mut slots = Vec::with_capacity(streams.len() * size_of::<SlotBytes>());
         for (stream, data) in streams.iter().zip(all) {
             slots.extend_from_slice(&stream.slot(len_of(data)));
         }

@@ -11,7 +11,7 @@ use std::{cell::Cell, io, rc::Rc};
 
 use executor::Notify;
 use multifile::{
-    journal::{SLOT_LEN, Slot, SlotKey},
+    journal::{Slot, SlotBytes, SlotKey},
     layout::Place,
 };
 use rustix::{fs::FallocateFlags, io::Errno};
@@ -340,7 +340,7 @@ impl Stream {
             else return Err(Errno::FBIG.into()));
         let blocks = from / chunk_len..to.div_ceil(chunk_len);
         let (first, count) = (blocks.start, blocks.end - blocks.start);
-        let slot = move |step| -> io::Result<(u64, [u8; SLOT_LEN as usize])> {
+        let slot = move |step| -> io::Result<(u64, SlotBytes)> {
             let block = first + if len < to { count - 1 - step } else { step };
             let key = SlotKey { block, ..key };
             let used = len.saturating_sub(block * chunk_len).min(chunk_len);
@@ -412,7 +412,7 @@ impl Stream {
     }
 
     /// Returns the slot of a stream in one block.
-    pub(super) fn slot(&self, len: u64) -> [u8; SLOT_LEN as usize] {
+    pub(super) fn slot(&self, len: u64) -> SlotBytes {
         Slot::of(len, None).encode(&self.key)
     }
 

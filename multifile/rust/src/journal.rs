@@ -16,6 +16,9 @@ use crate::{
 
 /// Length of a slot in bytes.
 pub const SLOT_LEN: u64 = 16;
+/// The bytes of a slot.
+pub type SlotBytes = [u8; 16];
+const _: () = assert!(size_of::<SlotBytes>() as u64 == SLOT_LEN);
 const SUM_PRESENT: u64 = 1 << 63;
 const MORE_PRESENT: u64 = 1 << 62;
 /// As the length of writes that may have followed: the block reaches to its last byte that is not
@@ -74,7 +77,7 @@ impl Slot {
 
     /// The bytes of the slot for `key`.
     #[must_use]
-    pub fn encode(&self, key: &SlotKey) -> [u8; SLOT_LEN as usize] {
+    pub fn encode(&self, key: &SlotKey) -> SlotBytes {
         let (flag, second) = match (self.sum, self.more) {
             (Some(sum), _) => (SUM_PRESENT, sum),
             (None, 0) => (0, 0),
@@ -82,7 +85,7 @@ impl Slot {
         };
         debug_assert_eq!(self.used & (SUM_PRESENT | MORE_PRESENT), 0, "a length has 62 bits");
         let (first, check) = (self.used | flag, key.check(self.used | flag, second));
-        let mut bytes = [0; SLOT_LEN as usize];
+        let mut bytes = SlotBytes::default();
         let fields = first.to_le_bytes().into_iter();
         let fields = fields.chain(second.to_le_bytes()).chain(check.to_le_bytes());
         bytes.iter_mut().zip(fields).for_each(|(to, byte)| *to = byte);

@@ -66,10 +66,11 @@ impl Tree {
         record: &mut Encoder,
     ) -> Result<(), Errno> {
         let at = folders.iter().position(|above| above.inode == file.folder);
-        let above = match at.and_then(|at| folders.get_mut(at)) {
-            Some(above) => above,
-            None => folders.push_mut(self.above(file.folder, file.time)?),
-        };
+        if at.is_none() {
+            folders.push(self.above(file.folder, file.time)?);
+        }
+        let at = at.unwrap_or(folders.len().saturating_sub(1));
+        let above = folders.get_mut(at).ok_or(Errno::IO)?;
         above.node.times = [above.node.times[0], file.time, file.time];
         let node = Node {
             mode: REGULAR | file.mode & PERMISSIONS,

@@ -76,7 +76,7 @@ impl Encoder {
 
     /// The end of what was added so far, to [cut](Self::cut) it there.
     #[must_use]
-    pub const fn end(&self) -> usize {
+    pub fn end(&self) -> usize {
         self.0.len()
     }
 
