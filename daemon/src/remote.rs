@@ -17,7 +17,7 @@ mod simulation;
 pub(crate) use self::{
     client::{
         dial::Dial,
-        file::DEVICE_MARK,
+        file::device_of,
         group::{Group, Member},
         located::Located,
         mirror::Listings,

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
@@ -70,6 +71,14 @@ static int same_inode(const char *one, const char *two)
     if (lstat(one, &found) || lstat(two, &other))
         return -1;
     return found.st_ino == other.st_ino && found.st_dev == other.st_dev;
+}
+
+/* As Python's makedev has it, whose numbers are an int's. */
+static int has_device_in_range(const char *name)
+{
+    if (lstat(name, &found))
+        return -1;
+    return major(found.st_dev) < 1 << 12 && minor(found.st_dev) < 1 << 20;
 }
 
 /* As find -inum, and whoever looks for the name of a number. */
@@ -214,6 +223,7 @@ static void names(void)
     SAY(size_of("f"));
     SAY(size_of("g"));
     SAY(listed_inodes_are_statted("."));
+    SAY(has_device_in_range("."));
 }
 
 static void attributes(void)

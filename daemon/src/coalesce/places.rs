@@ -24,7 +24,7 @@ use shm::NameHash;
 use wire::{Place, PlaceName};
 
 use super::{dense::Small, inodes::Live, tree::Found, volume::Volume};
-use crate::{bundles::Entry, node::Node, remote::DEVICE_MARK};
+use crate::{bundles::Entry, node::Node, remote::device_of};
 
 /// Physical files that clients read; bytes in others are asked for.
 const SOURCES_MAX: usize = wire::SOURCES_MAX;
@@ -273,7 +273,7 @@ impl Places {
         let kept = if volume.is_writable { 7 } else { 5 };
         let rights = u8::try_from(tree.rights(&node) & kept).ok()?;
         let place = Place {
-            device: number_of(volume) | DEVICE_MARK,
+            device: device_of(number_of(volume)),
             folder,
             inode,
             mode: node.mode,

@@ -4,7 +4,7 @@ use std::{cell::Cell, io, pin::Pin, rc::Rc, task::Poll};
 
 use executor::Credits;
 use rustix::{
-    fs::{OFlags, SeekFrom},
+    fs::{OFlags, SeekFrom, makedev},
     io::Errno,
 };
 use uring::{Buffer, Buffers};
@@ -17,8 +17,16 @@ use crate::{
     verdict::errno,
 };
 
-/// Marks the device numbers of a server, so that they are nobody's here.
-pub(crate) const DEVICE_MARK: u64 = 1 << 62;
+/// First major number of 12 bits that no device here has.
+const MAJOR: u32 = 0x800;
+
+/// Returns the device number of a server's files: nobody's here, and one as the kernel's are, of 12
+/// and 20 bits. Some programs take no others.
+pub(crate) fn device_of(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+    let mixed = u32::try_from(mixed).unwrap_or(u32::MAX >> 1);
+    makedev(MAJOR | mixed >> 20, mixed & 0xf_ffff)
+}
 
 /// A file that the server has open. Closed there when this is dropped.
 pub(crate) struct RemoteFile<N: Network> {
@@ -262,7 +270,7 @@ pub(crate) async fn name<N: Network>(client: &Rc<Client<N>>, call: NameCall) -> 
 }
 
 fn marked(status: Status) -> Status {
-    Status { device: status.device | DEVICE_MARK, ..status }
+    Status { device: device_of(status.device), ..status }
 }
 
 /// The only piece of a short transfer.

@@ -12,7 +12,7 @@ use shm::{PlacesView, places::Seen};
 use wire::Place;
 
 use super::*;
-use crate::{remote::DEVICE_MARK, storage::Storage};
+use crate::{remote::device_of, storage::Storage};
 
 /// A client that reads by the table.
 pub(super) struct Table {
@@ -64,7 +64,7 @@ impl Bundles {
     fn look(&self, file: &str) -> Option<(Seen, Place)> {
         let (folder, last) = file.rsplit_once('/').unwrap_or(("", file));
         let lease = self.makers.iter().find_map(|maker| maker.leases.get(folder))?;
-        let device = self.world.files.volumes[0].1.tree.borrow().number() | DEVICE_MARK;
+        let device = device_of(self.world.files.volumes[0].1.tree.borrow().number());
         self.table().find(device, *lease, last)
     }
 
