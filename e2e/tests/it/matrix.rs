@@ -265,9 +265,7 @@ fn check(what: &str, writer: &mut Writer, place: &Path, hit: (Way, Victim), stru
         (_, Victim::Both) => Some(LOSS_MAX),
         _ => None,
     };
-    // While the writer is not let run, neither is its daemon: that time does not count.
-    let until = accepted.iter().map(|one| one.at).max().map_or(struck_at, |at| at.min(struck_at));
-    let is_old = |at: u64| Some(Duration::from_nanos(until.saturating_sub(at))) > age_max;
+    let is_old = |at: u64| Some(Duration::from_nanos(struck_at.saturating_sub(at))) > age_max;
     let lost: Vec<_> = missing.iter().filter(|one| is_old(one.at)).collect();
     let (first, last) = (lost.first(), lost.last());
     let counts = (lost.len(), missing.len(), accepted.len());
