@@ -96,7 +96,8 @@ fn files_can_be_removed_where_the_disk_is_full() {
             );
         } else {
             // What is closed is in the multifile 10 ms later: the disk is full then, not before.
-            let script = format!("{write}sleep 0.1; {fill}cat /dev/zero >\"$0/big\" 2>/dev/null; exit 0");
+            let script =
+                format!("{write}sleep 0.1; {fill}cat /dev/zero >\"$0/big\" 2>/dev/null; exit 0");
             let output = crate::harness::run(&mut run(&script), SOON);
             assert!(!output.status.success(), "{}", text(&output.stderr));
             // A page that `big` left may be room enough to close it all the same.
