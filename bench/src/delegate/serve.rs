@@ -59,7 +59,7 @@ struct Pair {
     scratch: Scratch,
 }
 
-/// What each client writes.
+/// Work of each client.
 #[derive(Clone, Copy)]
 struct Load {
     /// By a call.
@@ -209,7 +209,7 @@ fn write(
     Ok(Sample { rate, cpu })
 }
 
-/// What so many processes stream, by calls of so many bytes, into one that drops it.
+/// Has the processes stream into a thread that drops everything. CPU time is that thread's.
 fn receive(tools: &Tools, load: Load) -> Result<Sample, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|why| why.to_string())?;
     let address = listener.local_addr().map_err(|why| why.to_string())?;

@@ -120,7 +120,7 @@ pub(super) fn is_wanted(only: &Only) -> bool {
     CASES.iter().any(|(name, _)| only.wants([format!("{PREFIX}/{name}")]))
 }
 
-/// What the rows of whole programs are measured with.
+/// Setting that all rows of whole programs share.
 pub(super) struct Setting<'a> {
     pub(super) only: &'a Only,
     pub(super) tools: Result<Tools, String>,

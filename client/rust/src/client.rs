@@ -25,7 +25,7 @@ use crate::{
     table::{Entry, Table},
     tables::Tables,
     umask::Umask,
-    watch::Watch,
+    watch::{Watch, add},
 };
 
 /// Connections a chain of forks can have one after the other: each child needs its own.
@@ -369,7 +369,7 @@ impl Client {
         let session = self.connected().map(|connection| &connection.session.shared().counters[..]);
         let counters = session.unwrap_or(&self.counters);
         if let Some(word) = counters.get(counter.index()) {
-            add(word, amount);
+            add(word, amount, shm::is_alone());
         }
     }
 
@@ -377,7 +377,7 @@ impl Client {
     #[inline]
     pub(crate) fn count_here(&self, counter: Counter, amount: u64) {
         if let Some(word) = self.counters.get(counter.index()) {
-            add(word, amount);
+            add(word, amount, shm::is_alone());
         }
     }
 
@@ -444,17 +444,6 @@ impl Client {
             }
             _ => return,
         });
-    }
-}
-
-/// Adds to a count; without other threads by a plain store, an eighth of the cost. A signal handler
-/// that comes in between is not counted then.
-#[inline]
-pub(crate) fn add(word: &AtomicU64, amount: u64) {
-    if shm::is_alone() {
-        word.store(word.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-    } else {
-        word.fetch_add(amount, Ordering::Relaxed);
     }
 }
 

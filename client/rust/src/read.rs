@@ -10,11 +10,12 @@ use rustix::{
 use wire::{Counter, Request};
 
 use crate::{
-    client::{Client, add},
+    client::Client,
     file::{AT_END, FileEntry},
     locked::Locked,
     staging,
     table::{Entry, FileId},
+    watch::add,
 };
 
 /// Reads in a row found cached, after which the question is asked only now and then.
@@ -87,7 +88,7 @@ impl Client {
         };
         match read {
             Ok(len) => {
-                add(&entry.read_len, len as u64);
+                add(&entry.read_len, len as u64, shm::is_alone());
                 if let Some(call) = watched {
                     self.watch_read(call, id, entry, len);
                 }

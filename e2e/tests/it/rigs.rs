@@ -399,7 +399,7 @@ fn killed_servers_are_reported_to_whoever_has_written() {
     rig.stop();
 }
 
-/// What the tests of several servers check of a root holds of one that other machines share.
+/// Several servers of one root, where that is on a file system that other machines share.
 #[test]
 fn several_servers_of_a_root_on_glusterfs_pass_their_tests() {
     let folder = Folder::new();

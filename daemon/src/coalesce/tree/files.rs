@@ -14,7 +14,7 @@ const FILE_LEN: usize = 128;
 /// A folder in which files are made.
 struct Above {
     inode: u64,
-    /// What it is once they are.
+    /// The folder once they are made.
     node: Node,
     /// The group of files in it.
     group: u32,
