@@ -50,7 +50,7 @@ mod witness;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
 use crate::{
     config::Environment,
@@ -76,6 +76,7 @@ struct Arguments {
 }
 
 #[derive(clap::Subcommand, Debug)]
+#[command(defer = true)]
 enum Command {
     Run(run::Args),
     Serve(serve::Args),
@@ -108,7 +109,7 @@ fn main() -> ExitCode {
         return witness::testify();
     }
     let environment = Environment::read();
-    let parsed = Arguments::try_parse();
+    let parsed = parse();
     let volume = match &parsed {
         Ok(Arguments { quiet: true, .. }) => Volume::Quiet,
         Ok(Arguments { verbose: true, .. }) => Volume::Verbose,
@@ -120,7 +121,7 @@ fn main() -> ExitCode {
         Err(why) if !why.use_stderr() => {
             output::print(&why.render().to_string()).map(|()| ExitCode::SUCCESS)
         }
-        Err(why) => Err(usage(&why, &Arguments::command(), std::env::args_os())),
+        Err(why) => Err(usage(&why, &whole(), std::env::args_os())),
     };
     match result {
         Ok(code) => code,
@@ -130,6 +131,18 @@ fn main() -> ExitCode {
             failure.code.into()
         }
     }
+}
+
+/// Builds what is known of all commands for help and mistakes only: that takes 0.3 ms.
+fn parse() -> Result<Arguments, clap::Error> {
+    Arguments::try_parse().or_else(|_| Arguments::from_arg_matches(&whole().try_get_matches()?))
+}
+
+/// The command line with the arguments of all commands.
+fn whole() -> clap::Command {
+    let mut command = Arguments::command();
+    command.build();
+    command
 }
 
 fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failure> {

@@ -72,13 +72,13 @@ pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
 
 fn run(command: &mut Command, mut signals: Signals) -> io::Result<ExitStatus> {
     let program = Program::of(Pid::from_child(&command.spawn()?));
-    let witness = Witness::start().ok();
+    let witness = Witness::new();
     let handle = signals.handle();
     let stop = Mutex::default();
     thread::scope(|scope| {
         let passing = scope.spawn(|| {
             for signal in signals.forever() {
-                pass_on(&program, signal, witness.as_ref());
+                pass_on(&program, signal, &witness);
                 match signal {
                     SIGTSTP => note(&stop, |stop| stop.is_told = true),
                     SIGCONT => note(&stop, |stop| stop.is_told = false),
@@ -173,12 +173,11 @@ pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = &i32> {
     signals.iter().filter(move |signal| ignored >> (**signal - 1) & 1 == 0)
 }
 
-fn pass_on(program: &Program, signal: i32, witness: Option<&Witness>) {
+fn pass_on(program: &Program, signal: i32, witness: &Witness) {
     // The terminal has sent these to all of the group.
     let from_terminal =
         || [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
-    let is_seen = || witness.is_some_and(|witness| witness.has_got(signal));
-    let has_got = program.is_in_group() && (from_terminal() || is_seen());
+    let has_got = program.is_in_group() && (from_terminal() || witness.has_got(signal));
     if let (Some(signal), false) = (Signal::from_named_raw(signal), has_got) {
         program.signal(signal);
     }

@@ -6,14 +6,16 @@
 //! witness is started beside the program, which says what it is sent: what that and `kakehi run`
 //! get at about the same time a program in their group has got as well. One that has left the group
 //! may get a signal twice. The witness has another name, for a signal may be sent by name, too.
-//! Nobody waits until it listens: a signal before that ends it, which says as much.
+//! It is started when the program has run for 20 ms, for starting it costs as much as starting a
+//! short program; what is signalled before may come twice. Nobody waits until it listens: a signal
+//! before that ends it, which says as much.
 
 use std::{
     collections::HashMap,
     env,
     io::{self, BufReader, Read as _, Write as _},
     os::unix::process::CommandExt as _,
-    process::{Child, ChildStdin, Command, ExitCode, Stdio},
+    process::{Child, Command, ExitCode, Stdio},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -36,58 +38,47 @@ pub(crate) const PASSED_ON: [i32; 9] =
 pub(crate) const COMMAND: &str = "witness";
 /// How far apart a signal may come to both.
 const APART: Duration = Duration::from_millis(50);
+/// How long a program has to run for a witness to be started.
+const SHORT: Duration = Duration::from_millis(20);
 /// Age from which a signal to the witness counts as a separate one.
 const OLD: Duration = Duration::from_secs(1);
 
 /// A process that says which signals it is sent. Killed with this value; ends with this process.
 pub(crate) struct Witness {
-    process: Child,
-    /// Closed by the kernel if this process is killed, which ends the witness.
-    _stdin: Option<ChildStdin>,
     told: Arc<Told>,
 }
 
-/// When a signal has come to it, and nobody has asked since.
+/// What a witness has said, and what is told to who listens to it.
 #[derive(Default)]
 struct Told {
-    at: Mutex<HashMap<i32, Instant>>,
+    state: Mutex<State>,
     news: Condvar,
 }
 
+#[derive(Default)]
+struct State {
+    /// When a signal has come to it, and nobody has asked since.
+    at: HashMap<i32, Instant>,
+    is_over: bool,
+    process: Option<Child>,
+}
+
 impl Witness {
-    /// Starts one, and returns at once.
-    ///
-    /// # Errors
-    ///
-    /// As starting a process.
-    pub(crate) fn start() -> io::Result<Self> {
-        let mut command = Command::new(env::current_exe()?);
-        command.arg0(COMMAND).env_clear().current_dir("/");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = command.spawn()?;
-        let (_stdin, says) = (process.stdin.take(), process.stdout.take());
-        let (pid, told) = (Pid::from_child(&process), Arc::new(Told::default()));
+    /// Starts one if this value lives for long; returns at once.
+    pub(crate) fn new() -> Self {
+        let told = Arc::new(Told::default());
         let hears = Arc::clone(&told);
-        thread::spawn(move || {
-            let said = says.into_iter().flat_map(|says| BufReader::new(says).bytes());
-            said.map_while(Result::ok).for_each(|signal| hears.note(signal.into()));
-            // Its number stays its own: whoever drops the witness signals it.
-            let ended = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            let by_signal = ended.ok().flatten().and_then(|status| status.terminating_signal());
-            by_signal.into_iter().for_each(|signal| hears.note(signal));
-        });
-        Ok(Self { process, _stdin, told })
+        thread::spawn(move || hears.listen());
+        Self { told }
     }
 
     /// True if a signal that this process has just got has come to the witness, or does right now.
     pub(crate) fn has_got(&self, signal: i32) -> bool {
         let is_missing =
-            |at: &mut HashMap<i32, Instant>| at.get(&signal).is_none_or(|at| at.elapsed() > OLD);
-        let told = self.told.lock();
-        let waited = self.told.news.wait_timeout_while(told, APART, is_missing);
-        let (mut told, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let found = !is_missing(&mut told);
-        told.remove(&signal);
+            |state: &mut State| state.at.get(&signal).is_none_or(|at| at.elapsed() > OLD);
+        let mut state = self.told.wait_while(APART, is_missing);
+        let found = !is_missing(&mut state);
+        state.at.remove(&signal);
         found
     }
 }
@@ -95,19 +86,57 @@ impl Witness {
 impl Drop for Witness {
     /// Does not wait for its end: whoever drops a witness is about to end.
     fn drop(&mut self) {
-        self.process.kill().ok();
+        let mut state = self.told.lock();
+        state.is_over = true;
+        state.process.as_mut().map(Child::kill);
+        self.told.news.notify_all();
     }
 }
 
 impl Told {
+    /// Starts the process, unless this is over before, and notes what it says, to its end.
+    fn listen(&self) {
+        let mut state = self.wait_while(SHORT, |state| !state.is_over);
+        if state.is_over {
+            return;
+        }
+        // Without one, a signal may come twice.
+        let Ok(mut process) = start() else { return };
+        // Standard input is closed by the kernel if this process is killed, which ends the witness.
+        let (_stdin, says) = (process.stdin.take(), process.stdout.take());
+        let pid = Pid::from_child(state.process.insert(process));
+        drop(state);
+        let said = says.into_iter().flat_map(|says| BufReader::new(says).bytes());
+        said.map_while(Result::ok).for_each(|signal| self.note(signal.into()));
+        // Its number stays its own: whoever drops the witness signals it.
+        let ended = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let by_signal = ended.ok().flatten().and_then(|status| status.terminating_signal());
+        by_signal.into_iter().for_each(|signal| self.note(signal));
+    }
+
     fn note(&self, signal: i32) {
-        self.lock().insert(signal, Instant::now());
+        self.lock().at.insert(signal, Instant::now());
         self.news.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<i32, Instant>> {
-        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wait_while(
+        &self,
+        time: Duration,
+        condition: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'_, State> {
+        let waited = self.news.wait_timeout_while(self.lock(), time, condition);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn start() -> io::Result<Child> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg0(COMMAND).env_clear().current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
 }
 
 /// Runs a witness: reports on standard output which signals come, until standard input ends.

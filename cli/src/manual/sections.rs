@@ -224,10 +224,8 @@ fn roff(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::Arguments;
+    use crate::whole;
 
     /// The pages there are, by the names of their files.
     fn pages() -> Vec<String> {
@@ -238,7 +236,7 @@ mod tests {
             }
         }
         let mut pages = Vec::new();
-        below(&Arguments::command(), "kakehi", &mut pages);
+        below(&whole(), "kakehi", &mut pages);
         pages
     }
 
@@ -249,7 +247,7 @@ mod tests {
             assert!(pages.contains(&page.to_owned()), "{page}");
             for (line, _) in examples.iter().filter(|(line, _)| line.starts_with("kakehi ")) {
                 let words: Vec<_> = line.split(' ').map(|word| word.trim_matches('\'')).collect();
-                let parsed = Arguments::command().try_get_matches_from(words);
+                let parsed = whole().try_get_matches_from(words);
                 parsed.unwrap_or_else(|why| panic!("{line}: {why}"));
             }
         }
