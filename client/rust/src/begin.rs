@@ -94,7 +94,8 @@ impl Locked {
         let is_repaid =
             self.is_large || self.spent >= stage_after && self.client.repays_session(stage_after);
         // Nobody waits while the daemon starts, but who wants all staged.
-        if is_repaid && (stage_after.is_zero() || self.client.has_daemon()) {
+        let has_daemon = || self.client.has_daemon(stage_after, self.is_large);
+        if is_repaid && (stage_after.is_zero() || has_daemon()) {
             Ok(())
         } else {
             Err(Reason::First)

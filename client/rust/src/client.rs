@@ -15,7 +15,7 @@ use shm::{Job, Lock, Once};
 use wire::{COUNTER_COUNT, Counter, Reason, Refusal, Request};
 
 use crate::{
-    clock::coarse_now,
+    clock::{coarse_now, nanoseconds},
     config::{Config, PATH_MAX},
     connection::{Connection, Failure, knock},
     file::{FILES_MAX, FileEntry, Files},
@@ -32,6 +32,8 @@ use crate::{
 const CONNECTIONS: usize = 16;
 /// Cost of a session to a process, in costs of staging one file.
 const SESSION_COST: u32 = 10;
+/// Cost of starting and ending a daemon, in costs of staging one file.
+const DAEMON_COST: u32 = 100;
 
 pub use wire::Status;
 
@@ -67,6 +69,8 @@ pub struct Client {
     pub(crate) examines_all: AtomicBool,
     /// Time that the kernel took for small writes while there was no session, ns.
     pub(crate) spent_ns: AtomicU64,
+    /// How much of it the job's segment has been told.
+    told_ns: AtomicU64,
     connections: [Once<Connection>; CONNECTIONS],
     tables: [Tables; CONNECTIONS],
     /// Which of the connections is this process's; beyond the last: none any more.
@@ -120,6 +124,7 @@ impl Client {
             opened_turn: AtomicU32::new(0),
             examines_all: AtomicBool::new(false),
             spent_ns: AtomicU64::new(0),
+            told_ns: AtomicU64::new(0),
             connections: [const { Once::new() }; CONNECTIONS],
             tables: [const { Tables::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),
@@ -239,22 +244,30 @@ impl Client {
     /// True if a session is there, or small writes have taken as long as making one does: that is
     /// so many times what staging a file costs.
     pub(crate) fn repays_session(&'static self, stage_after: Duration) -> bool {
-        self.connected().is_some()
-            || u128::from(self.spent_ns.load(Ordering::Relaxed))
-                >= (SESSION_COST * stage_after).as_nanos()
+        let session = nanoseconds(SESSION_COST * stage_after);
+        self.connected().is_some() || self.spent_ns.load(Ordering::Relaxed) >= session
     }
 
-    /// True if the daemon serves. The first question has one that is yet to be started.
-    pub(crate) fn has_daemon(&'static self) -> bool {
+    /// True if the daemon serves. One that is yet to be started is once that is repaid: small
+    /// writes of the job's processes have taken as long, or this one `is_urgent`.
+    pub(crate) fn has_daemon(&'static self, stage_after: Duration, is_urgent: bool) -> bool {
         if self.connected().is_some() {
             return true;
         }
         // Where the segment cannot be opened the connection tells.
-        let is_served = |job: &Job| job.shared().served.load(Ordering::Acquire) != 0;
-        if self.job().is_none_or(is_served) {
+        let Some(job) = self.job() else { return true };
+        if job.shared().served.load(Ordering::Acquire) != 0 {
             return true;
         }
-        if !self.has_knocked.swap(true, Ordering::Relaxed) {
+        let spent = self.spent_ns.load(Ordering::Relaxed);
+        let untold = spent.saturating_sub(self.told_ns.load(Ordering::Relaxed));
+        if !is_urgent && untold < nanoseconds(SESSION_COST * stage_after) {
+            return false;
+        }
+        self.told_ns.store(spent, Ordering::Relaxed);
+        let of_job = job.shared().spent_ns.fetch_add(untold, Ordering::Relaxed) + untold;
+        let is_repaid = is_urgent || of_job >= nanoseconds(DAEMON_COST * stage_after);
+        if is_repaid && !self.has_knocked.swap(true, Ordering::Relaxed) {
             self.active().into_iter().for_each(knock);
         }
         false

@@ -13,7 +13,7 @@ use wire::{Counter, Reason, SEEK_CUR};
 use crate::{
     append,
     client::Client,
-    clock::now,
+    clock::{nanoseconds, now},
     drain::drain,
     file::{AT_END, FileEntry, Link, Log},
     limit::{exceeded, fitting},
@@ -380,8 +380,7 @@ impl Locked {
             self.write_cost.learn(len as u64, time);
         }
         if self.client.connected().is_none() {
-            let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            self.client.spent_ns.fetch_add(ns, Ordering::Relaxed);
+            self.client.spent_ns.fetch_add(nanoseconds(time), Ordering::Relaxed);
         }
     }
 

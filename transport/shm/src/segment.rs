@@ -54,6 +54,8 @@ pub struct JobShared {
     pub costs: Costs,
     /// Names that may be in coalesced folders.
     pub names: Names,
+    /// Time that small writes of the job's processes took while no daemon served, in ns.
+    pub spent_ns: AtomicU64,
     /// Not 0 once a daemon serves the job.
     pub served: AtomicU32,
 }
