@@ -33,7 +33,7 @@ const CONNECTIONS: usize = 16;
 /// Cost of a session to a process, in costs of staging one file.
 const SESSION_COST: u32 = 10;
 /// Cost of starting and ending a daemon, in costs of staging one file.
-const DAEMON_COST: u32 = 100;
+const DAEMON_COST: u32 = 64;
 
 pub use wire::Status;
 
