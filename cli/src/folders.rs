@@ -73,7 +73,10 @@ impl Folders {
     /// Takes hold of them, and looks for files of this node that programs are not going to see:
     /// before the folders are mounted.
     pub(crate) fn look(&mut self) {
-        for (local, _) in self.maps.0.iter().filter(|(local, _)| real(local) == *local) {
+        let locals = || self.maps.0.iter().map(|(local, _)| local);
+        // One in another one is below the view of that, or read-only with it.
+        let is_top = |one: &&PathBuf| locals().all(|top| top == *one || !one.starts_with(top));
+        for local in locals().filter(|local| real(local) == **local).filter(is_top) {
             match Hidden::take(local) {
                 Ok(hidden) => self.hidden.extend(hidden),
                 Err(why) => voice::step(format_args!("{}: not held: {why}", local.display())),
@@ -100,7 +103,7 @@ impl Folders {
         }
     }
 
-    /// Makes them what they were; what the daemon has kept of strays may go there.
+    /// Makes them what they were.
     pub(crate) fn unseal(&mut self) {
         self.hidden.clear();
     }

@@ -53,8 +53,6 @@ const LOCK: &str = "lock";
 const PROGRAMS: &str = "programs";
 /// The daemon's link to the job's segment there.
 const LINK: &str = "job";
-/// Folders that stand for remote ones there.
-const MIRROR: &str = "mirror";
 /// The root of the server that a daemon is for its own node.
 const OWN_SERVER: &str = "own";
 /// Mode of a folder that we made.
@@ -279,10 +277,6 @@ impl Job {
                 fs::remove_file(path).ok();
             }
         }
-        let mirror = self.folder.join(MIRROR);
-        if is_made(&mirror) {
-            fs::remove_dir_all(mirror).ok();
-        }
         self.remove_locked(lock);
     }
 
@@ -437,8 +431,7 @@ mod tests {
         let base = tempfile::tempdir().expect("temporary folder");
         let job = Job { name: "a".to_owned(), folder: base.path().join("a") };
         rustix::fs::mkdirat(CWD, &job.folder, Mode::RWXU).expect("a folder");
-        fs::create_dir(job.folder.join(MIRROR)).expect("a folder");
-        let all = ["mirror/file", LINK, SOCKET].map(|name| job.folder.join(name));
+        let all = ["file", LINK, SOCKET].map(|name| job.folder.join(name));
         all.iter().for_each(|path| fs::write(path, "precious").expect("a file"));
         job.clear(&job.lock().unwrap_or_else(|_| panic!("free")));
         assert!(all.iter().all(|path| path.exists()));

@@ -10,7 +10,7 @@ use std::{
         unix::{net::UnixStream, process::CommandExt as _},
     },
     panic::resume_unwind,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     thread,
 };
@@ -20,13 +20,14 @@ use crate::{
     config::{Config, Origin},
     failure::{Code, Failure},
     job::{Job, unmasked},
+    remote::real,
     report,
-    settings::Engine,
+    settings::{Engine, View},
     starter::{END, READY, STANDBY},
     voice::{self, Volume},
 };
 use daemon::{
-    Error, Standby, Summary,
+    Error, OwnMounts, Standby, Summary,
     control::{self, Attachment, Control},
 };
 
@@ -98,6 +99,9 @@ pub(crate) fn attach_or_start(
         }
         match control::attach(&job.folder) {
             Ok(attachment) => {
+                if let Err(why) = attachment.enter_mounts() {
+                    voice::step(format_args!("the job's mounts are not seen: {why}"));
+                }
                 let has_cores = check(job, config)?;
                 return Ok(Launched::Attached(attachment, has_cores));
             }
@@ -123,8 +127,14 @@ fn launch(job: &Job, config: &Config, program: &Program<'_>) -> Result<Launched,
     if let Some(Ok(standby)) = can_wait.then(|| unmasked(|| Standby::new(&job.folder))) {
         return Ok(Launched::First(Service::OnDemand(standby)));
     }
-    let child = spawn(job, config, program, None)?;
-    serving(child, job, config).map(Launched::First)
+    let started = |is_first| serving(spawn(job, config, program, (None, is_first))?, job, config);
+    let is_taken = || viewed(config).iter().any(|local| daemon::has_view(local));
+    // Another job's view may come to be there meanwhile. Then this run needs mounts of its own.
+    match started(true) {
+        Err(_) if is_taken() => started(false),
+        started => started,
+    }
+    .map(Launched::First)
 }
 
 impl Service {
@@ -180,7 +190,7 @@ fn stand_by(
 ) -> Service {
     let started = match standby.wait(end.as_fd()) {
         Ok(None) => return Service::OnDemand(standby),
-        Ok(Some(waiting)) => spawn(job, config, program, Some(standby.segment()))
+        Ok(Some(waiting)) => spawn(job, config, program, (Some(standby.segment()), false))
             .and_then(|child| serving(child, job, config))
             .map(|service| (service, waiting)),
         Err(why) => Err(not_started(&why, config)),
@@ -263,16 +273,33 @@ fn not_started(why: &dyn fmt::Display, config: &Config) -> Failure {
     or_instead(Failure::new(Code::Failure, "the daemon did not start", why, "try again"), config)
 }
 
+/// The folders that are to have views.
+fn viewed(config: &Config) -> Vec<PathBuf> {
+    let mapped = Some(config.mapped()).filter(|_| config.view != View::None);
+    mapped.iter().flat_map(|maps| &maps.0).map(|(local, _)| real(local)).collect()
+}
+
+/// Mounts of this run's own, if it needs them for views.
+fn own_mounts(config: &Config) -> Option<OwnMounts> {
+    OwnMounts::take(&viewed(config)).unwrap_or_else(|why| {
+        voice::step(format_args!("no view can be mounted for this run alone: {why}"));
+        None
+    })
+}
+
 /// Starts the process of a daemon, which is given the segment of whoever has stood by for it.
 fn spawn(
     job: &Job,
     config: &Config,
     program: &Program<'_>,
-    segment: Option<BorrowedFd<'_>>,
+    (segment, is_first): (Option<BorrowedFd<'_>>, bool),
 ) -> Result<Child, Failure> {
     let spawned = env::current_exe().and_then(|daemon| {
         let mut command = command(&daemon, job, config, program);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mounts = own_mounts(config);
+        command.args(mounts.is_some().then_some("--own-mounts"));
+        command.args(is_first.then_some("--unless-taken"));
         if let Some(segment) = segment {
             command.stdin(segment.try_clone_to_owned()?).env(STANDBY, "1");
         }

@@ -24,8 +24,6 @@ const RULES_COUNTED: usize = 16;
 
 /// Reasons named in the summary; there is room for no more.
 const REASONS: usize = 4;
-/// Strays named in the summary.
-const STRAYS: usize = 4;
 
 /// Prints the summary on standard error, and what failed.
 pub(crate) fn print(summary: &Summary, failures: &[Failure]) {
@@ -144,25 +142,7 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
         "see that it runs, and that KAKEHI_REMOTE_TIMEOUT is longer than it stays away",
     );
     let losses = unclosed.chain(removed).chain(untold).chain(lost).chain(refused);
-    strays(&summary.strays).into_iter().chain(losses).collect()
-}
-
-/// Files that programs past Kakehi have written into mapped folders, a few by name.
-fn strays(kept: &BTreeMap<String, String>) -> Vec<Failure> {
-    let failure = |(file, place): (&String, &String)| {
-        let why = "a program that Kakehi cannot serve wrote it, so programs under it do not see it";
-        let advice = "'kakehi check PROGRAM' finds such programs";
-        let what = if file == place { file.clone() } else { format!("{file}, kept as {place}") };
-        Failure::new(Code::Failure, what, why, advice)
-    };
-    let mut told: Vec<_> = kept.iter().take(STRAYS).map(failure).collect();
-    let more = kept.len().saturating_sub(STRAYS);
-    if more > 0 {
-        let what = count(more as u64, "more such file", "s");
-        let advice = "look into the folders of those above";
-        told.insert(0, Failure::new(Code::Failure, what, "kept under their names", advice));
-    }
-    told
+    losses.collect()
 }
 
 fn text(summary: &Summary) -> String {
@@ -193,6 +173,11 @@ fn text(summary: &Summary) -> String {
     }
     if let Some(list) = fallbacks(&summary.fallbacks) {
         text += &format!("kakehi: left to the kernel: {list}\n");
+    }
+    if summary.unviewed > 0 {
+        let calls = count(summary.unviewed, "call", "s");
+        let why = "their folder has no view ('kakehi doctor' says why)";
+        text += &format!("kakehi: {calls} failed: {why}\n");
     }
     text
 }
@@ -254,14 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_told_by_name_and_many_by_their_number() {
-        let strays = |number| (0..number).map(|i| (format!("/d/{i}"), format!("/d/{i}"))).collect();
-        let told = |number| failures(&Summary { strays: strays(number), ..Summary::default() });
-        assert_eq!(told(4).len(), 4);
-        let many = told(7);
-        assert_eq!(many.len(), 5);
-        assert!(many[0].to_string().contains("3 more such files"), "{}", many[0]);
-        assert!(many[1].to_string().contains("/d/0: "), "{}", many[1]);
+    fn calls_without_a_view_are_told_by_their_number() {
+        let summary = Summary { sessions: 1, unviewed: 2, ..Summary::default() };
+        assert!(text(&summary).contains("2 calls failed: "), "{}", text(&summary));
     }
 
     #[test]

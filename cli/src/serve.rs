@@ -71,6 +71,12 @@ pub(crate) struct Args {
     /// Started by `kakehi run`: says when it is ready, ends with the last program, and reports.
     #[arg(long, hide = true)]
     for_run: bool,
+    /// Does not start where another job's view is at a folder.
+    #[arg(long, hide = true, requires = "for_run")]
+    unless_taken: bool,
+    /// The run has mounts of its own.
+    #[arg(long, hide = true, requires = "for_run")]
+    own_mounts: bool,
 }
 
 pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<ExitCode, Failure> {
@@ -105,6 +111,16 @@ fn load(args: &Args, environment: &Environment) -> Result<Config, Failure> {
     let config = load(environment, &args.flags)?;
     log::start(config.level(), args.for_run);
     Ok(config)
+}
+
+/// The mapped folders, held unless a `kakehi run` does.
+fn folders(args: &Args, config: &Config, starter: &Starter) -> Folders {
+    let maps = if args.listen.is_some() { config.coalesced.maps() } else { config.mapped() };
+    let mut folders = Folders::of(maps);
+    if !starter.is_run() {
+        folders.look();
+    }
+    folders
 }
 
 fn serve_to_end(
@@ -152,15 +168,13 @@ fn serve_to_end(
         takes_samples: args.samples,
         takes_trace: args.traces,
         view: config.view.into(),
+        refuses_taken: args.unless_taken,
+        has_own_mounts: args.own_mounts,
         is_read_only: args.read_only,
         settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),
     };
     let metrics = args.metrics_listen.map(metrics::Listener::bind).transpose()?;
-    let maps = if args.listen.is_some() { config.coalesced.maps() } else { config.mapped() };
-    let mut folders = Folders::of(maps);
-    if !starter.is_run() {
-        folders.look();
-    }
+    let folders = folders(args, &config, starter);
     let ready = |address: Option<&daemon::Address>| {
         if !starter.is_run() {
             folders.seal();

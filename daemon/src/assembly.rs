@@ -32,8 +32,8 @@ use crate::{
     place::Place,
     reactor::Reactor,
     remote::{
-        Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Own, Published,
-        Server, Service, Workers, client::mounts,
+        Boot, Carrier, Client, Dial, Folder, Group, Key, Member, Mounts, Own, Published, Server,
+        Service, Workers, client::mounts,
     },
     seats::Seats,
     signals::{self, Signals},
@@ -82,8 +82,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     let node = Arc::new(Node::of(&config, job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let listings = Listings::default();
-    let mut hall = Hall { node, lists, newcomers, job_fd, fds, key, listings, config };
+    let mut hall = Hall { node, lists, newcomers, job_fd, fds, key, config };
 
     let mut first = Seat::new(&hall, 0)?;
     let launcher = hall.config.launcher.as_ref();
@@ -162,7 +161,6 @@ struct Hall {
     fds: u64,
     /// Of the server of remote files.
     key: Option<Key>,
-    listings: Listings,
     config: Config,
 }
 
@@ -221,12 +219,6 @@ impl Hall {
         Ok(Some(Rc::new(mounts::Servers {
             group: Group::new(members, remote.spread),
             mounts: remote.mounts.clone(),
-            folder: self.config.folder.clone(),
-            handle: handle.clone(),
-            reactor: reactor.clone(),
-            pipes: RefCell::default(),
-            stand_ins: self.node.stand_ins.clone(),
-            listings: self.listings.clone(),
             own: own.clone(),
         })))
     }
@@ -308,8 +300,6 @@ impl Seat {
             let made = self.executor.run_until(server.make_folder(&mount.remote, mode));
             made.map_err(Error::unusable(Given::RemoteFolder(mount.remote.clone())))?;
         }
-        // Last: who is not served leaves nothing behind.
-        server.make_mirrors().map_err(Error::setup("the folder of mirrors"))?;
         let names = server.group.names();
         remote.addresses.retain(|address| names.contains(&address.to_string()));
         Ok(())
@@ -334,9 +324,12 @@ impl Seat {
         };
         let (mut views, mut are_all) = (Vec::new(), true);
         for local in view::tops(remote.mounts.iter().map(|mount| &mount.local)) {
-            match View::mount(&self.core, &self.reactor, (&local, config.is_read_only)) {
+            match View::mount(&self.core, &self.reactor, &local, config) {
                 Ok(view) => views.push(view),
-                Err(why) if config.view == Viewing::Always => {
+                Err(why)
+                    if config.view == Viewing::Always
+                        || config.refuses_taken && why.kind() == io::ErrorKind::ResourceBusy =>
+                {
                     return Err(Error::unusable(Given::View(local))(why));
                 }
                 Err(why) => {
@@ -352,8 +345,11 @@ impl Seat {
                 }
             }
         }
-        if let Some(server) = self.server.as_ref().filter(|_| are_all && !config.is_read_only) {
-            server.listings.show_views();
+        if config.has_own_mounts {
+            self.core.node.has_own_mounts.set(()).ok();
+        }
+        if are_all {
+            self.core.node.has_views.set(()).ok(); // The first executor's, of which there is one.
         }
         Ok(views)
     }

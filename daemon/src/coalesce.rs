@@ -287,10 +287,6 @@ impl Storage for Coalesced {
         }
     }
 
-    async fn stand_in(&self, file: &Open, _: u64, _: bool) -> io::Result<Open> {
-        Ok(file.clone())
-    }
-
     async fn read(&self, file: &Open, at: u64, into: Buffers) -> io::Result<usize> {
         match file {
             Open::Plain(file) => self.machine.read(file, at, into).await,

@@ -57,6 +57,10 @@ pub struct Config {
     pub command: Option<String>,
     /// True if the folders below which files are a server's are mounted.
     pub view: Viewing,
+    /// Where another job's view is at a folder, the daemon does not start.
+    pub refuses_taken: bool,
+    /// The job has mounts of its own.
+    pub has_own_mounts: bool,
     /// Nothing can be changed through the views.
     pub is_read_only: bool,
     /// The user's settings by name, for answers to questions.
@@ -135,6 +139,8 @@ impl Config {
             takes_trace: false,
             command: None,
             view: Viewing::None,
+            refuses_taken: false,
+            has_own_mounts: false,
             is_read_only: false,
             settings: BTreeMap::new(),
         }

@@ -1,7 +1,7 @@
 //! The callers' side of a daemon's socket: questions, and staying attached.
 
 use std::{
-    io,
+    fs, io,
     os::fd::{OwnedFd, RawFd},
     path::Path,
     time::Duration,
@@ -20,7 +20,7 @@ use wire::{Greeting, Message, Refusal, Role, Welcome};
 
 pub use wire::Control;
 
-use crate::{Error, socket};
+use crate::{Error, socket, view::apart};
 
 /// Longest answer to a question, bytes.
 const ANSWER_LEN_MAX: usize = 64 << 10;
@@ -39,9 +39,24 @@ const INHERITED_MIN: [RawFd; 4] = [900, 200, 50, 20];
 #[derive(Debug)]
 pub struct Attachment {
     socket: OwnedFd,
+    has_own_mounts: bool,
 }
 
 impl Attachment {
+    /// Gives this process, which has one thread, the mounts that the job has of its own.
+    ///
+    /// # Errors
+    ///
+    /// As `setns(2)`.
+    pub fn enter_mounts(&self) -> io::Result<()> {
+        let daemon = Peer::of(&self.socket)?.process.ok_or(Errno::SRCH)?.as_raw_pid();
+        let mounts = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
+        if !self.has_own_mounts || mounts(&daemon.to_string())? == mounts("self")? {
+            return Ok(());
+        }
+        apart::enter(daemon)
+    }
+
     /// Lets the attachment outlive an `exec`: the program that this process becomes keeps it, and
     /// so does whatever that program starts, until the last of them has ended. If they close it,
     /// the daemon stays for this process until that has ended.
@@ -87,7 +102,7 @@ pub fn is_deserted(folder: &Path) -> bool {
 /// - [`Error::Lost`]: the daemon went away before it answered.
 pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
     let line = Line { folder, time: ANSWER_TIME_MAX };
-    let socket = line.greet(Role::Control(question))?;
+    let (socket, _) = line.greet(Role::Control(question))?;
     if question != Control::Status {
         let unlimited = set_socket_timeout(&socket, Timeout::Recv, None);
         unlimited.map_err(|errno| Error::Lost(errno.into()))?;
@@ -121,7 +136,10 @@ pub fn attach(folder: &Path) -> Result<Attachment, Error> {
                 was_lost = true;
                 why
             }
-            greeted => return Ok(Attachment { socket: greeted? }),
+            greeted => {
+                let (socket, has_own_mounts) = greeted?;
+                return Ok(Attachment { socket, has_own_mounts });
+            }
         };
         if !await_end(folder).map_err(Error::Lost)? {
             return Err(why);
@@ -154,14 +172,14 @@ struct Line<'a> {
 impl Line<'_> {
     /// Connects and exchanges greetings. A process that stood by for the daemon closes without a
     /// word once that serves: then connects again.
-    fn greet(&self, role: Role) -> Result<OwnedFd, Error> {
+    fn greet(&self, role: Role) -> Result<(OwnedFd, bool), Error> {
         match self.greet_once(role) {
             Err(Error::Lost(_)) => self.greet_once(role),
             greeted => greeted,
         }
     }
 
-    fn greet_once(&self, role: Role) -> Result<OwnedFd, Error> {
+    fn greet_once(&self, role: Role) -> Result<(OwnedFd, bool), Error> {
         let socket =
             socket::connect_to(self.folder, self.time).map_err(|why| match why.kind() {
                 io::ErrorKind::WouldBlock => self.silent(None),
@@ -173,7 +191,7 @@ impl Line<'_> {
         let answer = answer.ok_or_else(|| Error::Lost(io::ErrorKind::UnexpectedEof.into()))?;
         let welcome = Welcome::decode(answer.bytes()).map_err(Error::Protocol)?;
         welcome.outcome().map_err(Error::Refused)?;
-        Ok(socket)
+        Ok((socket, welcome.has_view))
     }
 
     fn failed(&self, socket: &OwnedFd, why: io::Error) -> Error {

@@ -8,7 +8,6 @@ use std::{
 };
 
 use executor::Class;
-use uring::Peer;
 use wire::{Refusal, VERSION, Welcome};
 
 use crate::{
@@ -62,7 +61,6 @@ impl Door {
         let session = Rc::new(Session::new((id, rank), grant, Arc::new(segment), peer));
         let socket_watch = self.reactor.watch(Rc::clone(&socket), &session.news)?;
         let process_watch = self.reactor.watch(process, &session.news)?;
-        self.core.storage.shares_mounts(id, shares_mounts(&socket));
         self.core.enter(Rc::clone(&session));
         let welcome = Welcome {
             version: VERSION,
@@ -70,6 +68,7 @@ impl Door {
             executor: u32::try_from(self.core.index).map_err(io::Error::other)?,
             file_credit: grant.file_credit,
             arena_len: grant.arena_len,
+            has_view: self.core.node.has_views.get().is_some(),
         };
         let fds = [segment_fd.as_fd(), self.job_fd.as_fd()];
         let sent = socket::send(&socket, &welcome.encode(), &fds);
@@ -81,15 +80,6 @@ impl Door {
         }
         sent
     }
-}
-
-/// True if the process at the other end of a socket has the mounts of this one, as far as it can be
-/// seen.
-fn shares_mounts(socket: &OwnedFd) -> bool {
-    let mounts_of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
-    let process = Peer::of(socket).ok().and_then(|peer| peer.process);
-    let theirs = process.and_then(|pid| mounts_of(&pid.as_raw_pid().to_string()).ok());
-    theirs.is_some() && theirs == mounts_of("self").ok()
 }
 
 struct Watches {

@@ -92,6 +92,7 @@ pub use remote::{Address, Mount, Spread};
 pub use standby::{Standby, Waiting};
 pub use statistics::{Sample, Summary, Traced, TracedWork};
 pub use uring::Choice;
+pub use view::apart::OwnMounts;
 pub use view::mount::{clear as clear_view, is_mounted as has_view};
 
 /// The names in [`Summary::bytes_undelegated`] and [`Summary::fallbacks`].

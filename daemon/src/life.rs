@@ -16,8 +16,8 @@ use crate::{
     node::Mail, remote::Mounts, signals::Watched, socket, statistics::Summary, status, view::View,
 };
 
-/// How often a daemon that is to end looks whether the last pipe is gone.
-const PIPES_LOOKED_AT: Duration = Duration::from_millis(5);
+/// How often a daemon that is to end looks whether the last writer has left its views.
+const VIEWS_LOOKED_AT: Duration = Duration::from_millis(5);
 
 /// The life of a daemon, as its first executor leads it.
 pub(crate) struct Life {
@@ -40,15 +40,13 @@ pub(crate) struct Loss {
     pub(crate) unclosed: BTreeMap<String, String>,
     /// Multifiles that were removed while they were written.
     pub(crate) removed: BTreeSet<String>,
-    /// Files that programs past the daemon have written into mapped folders, and where they are.
-    pub(crate) strays: BTreeMap<String, String>,
 }
 
 impl Loss {
     /// Puts it into a summary.
     pub(crate) fn told_in(self, summary: Summary) -> Summary {
-        let Self { unclosed, removed, strays } = self;
-        Summary { unclosed, removed, strays, ..summary }
+        let Self { unclosed, removed } = self;
+        Summary { unclosed, removed, ..summary }
     }
 }
 
@@ -134,7 +132,6 @@ impl Life {
             view.end().await;
         }
         node.ask_all(Mail::LeaveServer).await;
-        self.loss.borrow_mut().strays = self.core.storage.strays();
         if let Some(coalesced) = &self.coalesced {
             let (unclosed, removed) = coalesced.close().await;
             let mut loss = self.loss.borrow_mut();
@@ -142,25 +139,18 @@ impl Life {
         }
         status::take_sample(node).await;
         let loss = self.loss.borrow().clone();
-        if !self.is_for_job {
-            for (file, place) in &loss.strays {
-                tracing::warn!(
-                    "{file}: written by a program that Kakehi does not serve; kept as {place}"
-                );
-            }
-        }
         let answer = status::document(node, loss).await;
         for socket in self.attendance.stoppers.take() {
             socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.
         }
     }
 
-    /// Waits until no session is left, and no pipe into a remote file: who was handed that may have
-    /// no session.
+    /// Waits until no session is left, and no file is open in a view to be written: who was handed
+    /// that may have no session.
     async fn deserted(&self) {
         self.emptied().await;
-        while !self.core.node.stand_ins.is_empty() {
-            self.core.handle.sleep(PIPES_LOOKED_AT).await;
+        while self.views.iter().any(|view| view.has_writers()) {
+            self.core.handle.sleep(VIEWS_LOOKED_AT).await;
         }
     }
 

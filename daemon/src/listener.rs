@@ -189,7 +189,8 @@ impl Listener {
         attendance.runs.set(attendance.runs.get() + 1);
         attendance.was_attached.set(true);
         attendance.changed.notify_all();
-        if welcome(&*socket).is_ok() {
+        let has_own_mounts = self.core.node.has_own_mounts.get().is_some();
+        if welcome(&*socket, has_own_mounts).is_ok() {
             let news = Notify::new();
             if let Ok(watch) = self.reactor.watch(Rc::clone(&socket), &news) {
                 let heir = self.until_closed(&socket, &watch, &news).await;
@@ -231,7 +232,7 @@ impl Listener {
     }
 
     async fn answer(&self, socket: Rc<OwnedFd>, question: Control) {
-        if welcome(&*socket).is_err() {
+        if welcome(&*socket, false).is_err() {
             return;
         }
         match question {
@@ -283,9 +284,8 @@ fn make(
 }
 
 /// Answers a greeting that asks for no session.
-fn welcome(socket: impl AsFd) -> io::Result<()> {
-    let welcome =
-        Welcome { version: VERSION, session: Ok(0), executor: 0, file_credit: 0, arena_len: 0 };
+fn welcome(socket: impl AsFd, has_view: bool) -> io::Result<()> {
+    let welcome = Welcome { session: Ok(0), has_view, ..Welcome::refuse(Refusal::Full) };
     socket::send(socket, &welcome.encode(), &[])
 }
 

@@ -212,7 +212,6 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             rustix::fs::fsync(place.open(path, flags, Mode::empty())?)?;
         }
-        NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
         // Names that others than the daemon change can be known to nobody.
         NameCall::Lease { .. } => return Err(Errno::OPNOTSUPP.into()),
     }

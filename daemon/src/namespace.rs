@@ -12,7 +12,7 @@ use crate::{
     core::Core,
     file::{Log, Origin},
     mail::lock,
-    names::{Identity, NameCall, OpenCall},
+    names::{NameCall, OpenCall},
     registration,
     session::{Session, Ticket},
     settle,
@@ -27,11 +27,6 @@ pub(crate) enum Call {
         slot: u32,
         open: OpenCall,
     },
-    /// Puts the file that a stand-in stands for into a slot.
-    Adopt {
-        slot: u32,
-        stand_in: Identity,
-    },
     Name(NameCall),
 }
 
@@ -42,10 +37,6 @@ pub(crate) fn check<S: Storage>(
     request: &Request,
 ) -> Result<Call, Errno> {
     match *request {
-        Request::Adopt { file, device, inode } => {
-            may_fill(session, file)?;
-            Ok(Call::Adopt { slot: file, stand_in: (device, inode) })
-        }
         Request::Open { file, .. } => {
             may_fill(session, file)?;
             let open = OpenCall::decode(request, &payload(session, lane, request)?)?;
@@ -81,11 +72,6 @@ fn may_fill<S: Storage>(session: &Session<S>, slot: u32) -> Result<(), Errno> {
 pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call: Call) -> Verdict {
     match call {
         Call::Open { slot, open } => open_into(core, ticket, slot, open).await,
-        Call::Adopt { slot, stand_in } => {
-            let file = core.storage.adopt(stand_in).await.map_err(errno)?;
-            let status = core.storage.status(&file).await.map_err(errno)?;
-            fill(core, ticket, slot, FileFlags::default(), (file, status)).map(|_| 0)
-        }
         Call::Name(mut call) => {
             if let NameCall::Lease { session, .. } = &mut call {
                 *session = ticket.session.id;

@@ -19,7 +19,6 @@ use crate::{
     config::Config,
     mail::{Mailbox, Reply, lock},
     registry::Registry,
-    remote::StandIns,
     samples::Samples,
     shares::Shares,
     statistics::Totals,
@@ -33,7 +32,6 @@ pub(crate) struct Node {
     job: shm::Job,
     /// Of a daemon that has servers.
     pub(crate) remote: Option<RemoteStatus>,
-    pub(crate) stand_ins: StandIns,
     pub(crate) bundles: Bundles,
     pub(crate) shares: Shares,
     /// By the folders whose files they hold.
@@ -49,6 +47,10 @@ pub(crate) struct Node {
     pub(crate) settings: BTreeMap<String, String>,
     /// Of a daemon that is a server.
     pub(crate) listening: OnceLock<Listening>,
+    /// Set when every mapped folder has a view.
+    pub(crate) has_views: OnceLock<()>,
+    /// Set when that is so only in mounts of the job's own.
+    pub(crate) has_own_mounts: OnceLock<()>,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) admission: Mutex<Admission>,
     /// Of sessions that have ended, by executor. Only that executor tells of them while it runs:
@@ -167,7 +169,6 @@ impl Node {
         Self {
             job,
             remote: None,
-            stand_ins: StandIns::default(),
             bundles: Bundles::default(),
             shares: Shares::default(),
             multifiles: BTreeMap::new(),
@@ -177,6 +178,8 @@ impl Node {
             trace: None,
             settings: BTreeMap::new(),
             listening: OnceLock::new(),
+            has_views: OnceLock::new(),
+            has_own_mounts: OnceLock::new(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),
             ended: (0..core_count).map(|_| Mutex::default()).collect(),

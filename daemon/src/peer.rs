@@ -10,8 +10,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
-use uring::Foreign;
-use wire::{FileFlags, Loan, Message, Registration};
+use wire::{FileFlags, Message, Registration};
 
 use crate::{remote::Located, socket, storage::Machine};
 
@@ -24,8 +23,6 @@ pub(crate) enum Incoming<F> {
     Doorbell,
     /// A file; `Err` when the descriptor cannot be used.
     File(Registration, io::Result<F>),
-    /// A request of a client's child, and where to answer.
-    Loan(Loan, Foreign),
     /// The other end is closed.
     Gone,
     /// A message that no client sends.
@@ -45,9 +42,6 @@ pub(crate) trait Peer<F> {
 
     /// Sends a descriptor that has this number among those that are shared. Never blocks.
     fn send_shared(&self, number: u32, fd: BorrowedFd<'_>) -> io::Result<()>;
-
-    /// Sends it to a child of the client instead. Never blocks.
-    fn lend_file(&self, socket: BorrowedFd<'_>, slot: u32, file: &F) -> io::Result<()>;
 }
 
 /// A client process: its socket, and its pidfd; and the machine that closes what it sends.
@@ -72,7 +66,6 @@ impl Peer<Located> for Process {
             (Some(Message::Register(registration)), Some(file), None) => {
                 Incoming::File(registration, file.into_file().map(Located::Here))
             }
-            (Some(Message::Lend(loan)), Some(socket), None) => Incoming::Loan(loan, socket),
             _ => Incoming::Nonsense,
         }
     }
@@ -87,15 +80,11 @@ impl Peer<Located> for Process {
     }
 
     fn send_file(&self, slot: u32, file: &Located) -> io::Result<()> {
-        self.lend_file(self.socket.as_fd(), slot, file)
+        send(self.socket.as_fd(), slot, file.here().ok_or(Errno::NOTSUP)?)
     }
 
     fn send_shared(&self, number: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
         send(self.socket.as_fd(), number, fd)
-    }
-
-    fn lend_file(&self, socket: BorrowedFd<'_>, slot: u32, file: &Located) -> io::Result<()> {
-        send(socket, slot, file.here().ok_or(Errno::NOTSUP)?)
     }
 }
 

@@ -4,11 +4,10 @@
 //! message it needs. The socket is therefore read dry whenever a slot turns out to be unknown, and
 //! when the client is gone.
 
-use std::{os::fd::AsFd as _, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use executor::Class;
-use uring::Foreign;
-use wire::{FileFlags, Loan, Registration};
+use wire::{FileFlags, Registration};
 
 use crate::{
     core::{Core, Departure},
@@ -27,8 +26,6 @@ use crate::{
 
 /// Messages read at a time; the rest is announced again by the socket.
 const MESSAGES_MAX: usize = 1024;
-/// Children of a client that wait for a file at a time; more get none.
-const LOANS_MAX: u32 = 256;
 
 /// Reads a session's control socket until nothing is left.
 pub(crate) fn hear<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
@@ -43,43 +40,11 @@ pub(crate) fn hear<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
                     return core.end(session, Departure::Protocol(what));
                 }
             }
-            Incoming::Loan(loan, socket) => lend(core, session, loan, socket),
             Incoming::File(_, Err(_)) => {
                 return core.end(session, Departure::Protocol("unusable descriptor"));
             }
         }
     }
-}
-
-/// Has a stand-in for a file sent to a child of the client's.
-fn lend<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>, loan: Loan, socket: Foreign) {
-    let (core, Some(session)) = (Rc::clone(core), core.session(session.id)) else { return };
-    if session.loans.get() >= LOANS_MAX {
-        return;
-    }
-    session.loans.set(session.loans.get() + 1);
-    let handle = core.handle.clone();
-    handle.spawn(Class::Latency, async move {
-        // The child learns by the end of its socket that it gets none.
-        lent(&core, &session, loan, &socket).await.unwrap_or_default();
-        session.loans.set(session.loans.get() - 1);
-    });
-}
-
-async fn lent<S: Storage>(
-    core: &Rc<Core<S>>,
-    session: &Session<S>,
-    loan: Loan,
-    socket: &Foreign,
-) -> Option<()> {
-    let file = session.file(loan.file)?;
-    drop(drain::drain_as_far_and_turn(core, &file).await);
-    let descriptor = file.descriptor().ok()?;
-    let real = core.storage.stand_in(&descriptor.file, loan.at, loan.is_copy).await.ok()?;
-    if !loan.is_copy {
-        session.segment.slot(loan.file)?.lend();
-    }
-    session.peer.lend_file(socket.as_fd(), loan.file, &real).ok()
 }
 
 /// Checks a file that was handed over and takes it in.

@@ -11,9 +11,7 @@ use std::{os::fd::AsFd as _, rc::Rc};
 use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::lane::Words;
-use wire::{
-    Entry, FileSystem, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN,
-};
+use wire::{Entry, FileSystem, Request, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
     core::{Core, Departure},
@@ -197,7 +195,7 @@ fn check<S: Storage>(
         | Request::Sync { file }
         | Request::Datasync { file }
         | Request::SetPosition { file, .. }
-        | Request::Materialize { file, .. }
+        | Request::Materialize { file }
         | Request::Lock { file, .. }
         | Request::FindLock { file, .. }
         | Request::Allocate { file, .. }
@@ -260,12 +258,10 @@ async fn on_file<S: Storage>(
             }
         }
         Request::Fetch { at, len, .. } => return readahead::fetch(core, file, at, len).await,
-        Request::Materialize { at, is_copy, .. } => {
+        Request::Materialize { .. } => {
             drop(drain::drain_as_far_and_turn(core, file).await);
             let descriptor = file.descriptor()?;
-            let stand_in = core.storage.stand_in(&descriptor.file, at, is_copy).await;
-            let sent = stand_in.and_then(|real| ticket.session.peer.send_file(file.slot, &real));
-            sent.map_err(errno)?;
+            ticket.session.peer.send_file(file.slot, &descriptor.file).map_err(errno)?;
         }
         Request::Lock { terms, start, len, .. } => {
             let call = LockCall::new(terms, start, len)?;
@@ -408,10 +404,6 @@ async fn set_position<S: Storage>(
 ) -> Verdict {
     drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
-    if whence & STAND_IN != 0 {
-        let moved = core.storage.seek_stand_in(&descriptor.file, offset, whence & !STAND_IN).await;
-        return moved.map_err(errno);
-    }
     let unsigned = u64::try_from(offset).map_err(|_| Errno::NXIO);
     let to = match whence {
         // How far a file may reach its file system says.
@@ -420,7 +412,6 @@ async fn set_position<S: Storage>(
             let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
             return status.size.checked_add_signed(offset).ok_or(Errno::INVAL);
         }
-        SEEK_CUR => SeekFrom::Current(0),
         SEEK_DATA => SeekFrom::Data(unsigned?),
         SEEK_HOLE => SeekFrom::Hole(unsigned?),
         _ => return Err(Errno::INVAL),

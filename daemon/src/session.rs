@@ -113,8 +113,6 @@ pub(crate) struct Session<S: Storage> {
     ending: Cell<bool>,
     /// The client has asked for locks.
     pub(crate) has_locks: Cell<bool>,
-    /// Files that children wait for.
-    pub(crate) loans: Cell<u32>,
 }
 
 impl<S: Storage> Session<S> {
@@ -143,7 +141,6 @@ impl<S: Storage> Session<S> {
             quiet: Notify::new(),
             ending: Cell::new(false),
             has_locks: Cell::new(false),
-            loans: Cell::new(0),
         }
     }
 

@@ -51,10 +51,9 @@ pub struct Summary {
     /// Multifiles that were removed while the job wrote them.
     #[serde(default)]
     pub removed: BTreeSet<String>,
-    /// Files that programs Kakehi cannot serve have written into mapped folders, and where they are
-    /// kept.
+    /// Calls that failed because their folder has no view.
     #[serde(default)]
-    pub strays: BTreeMap<String, String>,
+    pub unviewed: u64,
     /// Most memory the daemon has had resident, bytes.
     pub peak_rss_bytes: u64,
     /// The counters over time, if [`Config::takes_samples`](crate::Config::takes_samples).
@@ -156,15 +155,6 @@ impl Totals {
         }
     }
 
-    /// Adds what came by pipes into remote files: bytes that were written, and pipes that failed.
-    pub(crate) fn add_piped(&mut self, bytes: u64, failed: u64) {
-        self.bytes_executed = self.bytes_executed.saturating_add(bytes);
-        self.drain_errors += failed;
-        if let Some(written) = self.counters.get_mut(Counter::BytesWritten.index()) {
-            *written = written.saturating_add(bytes);
-        }
-    }
-
     pub(crate) fn add(&mut self, other: &Self) {
         self.sessions += other.sessions;
         self.bytes_executed += other.bytes_executed;
@@ -210,7 +200,7 @@ impl Totals {
             of_rules: (0..RULES_COUNTED).map(|rule| self.counter(Counter::OfRule(rule))).collect(),
             unclosed: BTreeMap::new(),
             removed: BTreeSet::new(),
-            strays: BTreeMap::new(),
+            unviewed: self.counter(Counter::Unviewed),
             peak_rss_bytes: peak_rss(),
             samples: Vec::new(),
             traced: Vec::new(),

@@ -200,12 +200,10 @@ pub(crate) async fn take_sample(node: &Node) {
     });
 }
 
-/// Everything counted so far: by the sessions of every executor, by processes without one, and what
-/// came by pipes.
+/// Everything counted so far: by the sessions of every executor, by processes without one.
 pub(crate) fn totals<'a>(node: &Node, of_executors: impl Iterator<Item = &'a Totals>) -> Totals {
     let mut totals = Totals::default();
     of_executors.for_each(|sessions| totals.add(sessions));
     totals.add_counters(node.shared().counters.iter().map(|word| word.load(Ordering::Relaxed)));
-    totals.add_piped(node.stand_ins.written_len(), node.stand_ins.failed());
     totals
 }

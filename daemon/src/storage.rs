@@ -40,10 +40,6 @@ pub(crate) trait Storage: Clone + 'static {
         Err(Errno::NOSYS.into())
     }
 
-    /// Returns a descriptor that stands for the file at a client, its position at `at`: itself, or
-    /// if it is elsewhere a copy to read, or a pipe that is written to it.
-    async fn stand_in(&self, file: &Self::File, at: u64, is_copy: bool) -> io::Result<Self::File>;
-
     /// True if a server is lost: then every file it has fails with `EIO`.
     fn has_lost_server(&self) -> bool {
         false
@@ -76,11 +72,6 @@ pub(crate) trait Storage: Clone + 'static {
 
     /// Resolves a position as `lseek(2)` does.
     async fn seek(&self, file: &Self::File, to: SeekFrom) -> io::Result<u64>;
-
-    /// Moves the position of what stands for the file at a client, as `lseek(2)` does.
-    async fn seek_stand_in(&self, _: &Self::File, _offset: i64, _whence: u32) -> io::Result<u64> {
-        Err(Errno::SPIPE.into())
-    }
 
     /// Opens a regular file by name; tells its status, too, which everybody asks for next.
     async fn open(&self, call: OpenCall) -> io::Result<(Self::File, Status)>;
@@ -124,11 +115,6 @@ pub(crate) trait Storage: Clone + 'static {
     /// is one.
     fn name_in_view(&self, _: &Self::File) -> Option<Vec<u8>> {
         None
-    }
-
-    /// The file that this stand-in stands for.
-    async fn adopt(&self, _stand_in: Identity) -> io::Result<Self::File> {
-        Err(Errno::NOENT.into())
     }
 
     /// Executes a call on names.
@@ -235,10 +221,6 @@ impl Storage for Machine {
 
     async fn file_system(&self, file: &uring::File) -> io::Result<FileSystem> {
         self.call_on(file, |file| names::file_system(file.fd())).await
-    }
-
-    async fn stand_in(&self, file: &uring::File, _: u64, _: bool) -> io::Result<uring::File> {
-        Ok(file.clone())
     }
 
     async fn read(&self, file: &uring::File, at: u64, into: Buffers) -> io::Result<usize> {

@@ -19,6 +19,7 @@
 //! This executor answers, so it must never ask: no call here, or on it elsewhere, may touch a file
 //! below the folder. Other threads may.
 
+pub(crate) mod apart;
 mod device;
 mod files;
 mod locks;
@@ -48,6 +49,7 @@ use self::{
     nodes::Nodes,
 };
 use crate::{
+    Config,
     core::Core,
     mail::lock,
     names::{Identity, NameCall},
@@ -75,8 +77,8 @@ pub(crate) struct View {
     pool: Pool,
     /// True if bytes of files bypass the page cache.
     is_direct: Cell<bool>,
-    /// The device that the folder's own files are on, at the server.
-    top_device: Cell<Option<u64>>,
+    /// The folder itself, as it was when it was first looked at.
+    top: Cell<Option<Status>>,
 }
 
 /// The outcome of a request.
@@ -103,9 +105,10 @@ impl View {
     pub(crate) fn mount(
         core: &Rc<Core<Mounts>>,
         reactor: &Reactor,
-        (local, is_read_only): (&Path, bool),
+        local: &Path,
+        config: &Config,
     ) -> io::Result<Rc<Self>> {
-        let mounted = Mounted::at(local, is_read_only)?;
+        let mounted = Mounted::at(local, config.is_read_only, config.has_own_mounts)?;
         uring::note_elsewhere(mounted.number);
         let heeded = reactor.heed(mounted.device.try_clone()?)?;
         let view = Rc::new(Self {
@@ -116,7 +119,7 @@ impl View {
             locks: Locks::default(),
             pool: Pool::reserve(TRANSFER_LEN_MAX as usize, TRANSFERS),
             is_direct: Cell::new(false),
-            top_device: Cell::new(None),
+            top: Cell::new(None),
         });
         core.handle.add_source(Box::new(Device::new(Rc::clone(&view), heeded)));
         Ok(view)
@@ -134,6 +137,11 @@ impl View {
         for file in open {
             self.close(&file).await;
         }
+    }
+
+    /// True if any file is open to be written.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.handles.borrow().has_writers()
     }
 
     /// Answers one request; `data` is what was to be written.
@@ -288,7 +296,7 @@ impl View {
     /// A file as the kernel sees it. Files of several devices are in one view, so numbers of those
     /// that are not on the folder's own are mixed with the device's.
     fn attributes(&self, status: &Status) -> Attributes {
-        let top = self.top_device.get().unwrap_or(status.device);
+        let top = self.top.get().map_or(status.device, |top| top.device);
         let mixed = if status.device == top {
             status.inode
         } else {
@@ -317,11 +325,10 @@ impl View {
         fuse::entry(unique, node, &self.attributes(status))
     }
 
-    /// Notes the device of the folder itself.
+    /// Notes what the folder itself is.
     async fn know_top(&self) {
-        if self.top_device.get().is_none() {
-            let top = self.status(ROOT).await.ok().map(|status| status.device);
-            self.top_device.set(top);
+        if self.top.get().is_none() {
+            self.top.set(self.status(ROOT).await.ok());
         }
     }
 }

@@ -285,7 +285,7 @@ def children(fd):
         return open(name).read().split()
 
     def read_back():
-        with tempfile.TemporaryFile(dir=".") as file:
+        with tempfile.NamedTemporaryFile(dir=".") as file:
             subprocess.run(["seq", "99999"], stdout=file, check=True)
             place = file.tell(), file.seek(7), file.write(b"here")
             subprocess.run(["echo", "on"], stdout=file, check=True)

@@ -273,11 +273,8 @@ static void in_a_child(void) {
     fflush(stdout);
     pid_t child = fork();
     if (!child) {
-        struct epoll_event event = {.events = EPOLLIN};
-        int many = epoll_create1(0);
         polled(0, "child", (int[]){fd, empty[0]}, 2, POLLIN, -1);
         selected(0, "child", 7, fd, empty[0], -1);
-        said("child", epoll_ctl(many, EPOLL_CTL_ADD, fd, &event));
         fflush(stdout);
         _exit(0);
     }

@@ -12,7 +12,7 @@ use libc::{c_int, c_long};
 use crate::{
     interpose::{interpose, next},
     kernel::{self, Outcome},
-    process::{before_fork, child_made, in_child},
+    process::{before_fork, in_child},
     served::retire,
     vfork,
 };
@@ -51,9 +51,6 @@ interpose! {
                 child_id => *mut c_void,
             ) -> c_int
         );
-        if kind == Kind::Fork {
-            child_made();
-        }
         if is_awaited {
             vfork::end();
         }
@@ -129,8 +126,6 @@ pub(crate) unsafe fn fork(number: c_long, args: [usize; 6]) -> Outcome {
     let made = unsafe { kernel::call(number, args) };
     if made == Ok(0) {
         in_child();
-    } else {
-        child_made();
     }
     made
 }

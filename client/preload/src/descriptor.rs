@@ -84,7 +84,6 @@ pub(crate) fn close_number(fd: c_int) -> Outcome {
 /// As `dup(2)`.
 fn copy_number(old: c_int) -> Outcome<c_int> {
     is_programs(old)?;
-    borrow(old);
     // SAFETY: no pointers.
     number(unsafe { kernel!(SYS_dup, old) }?).inspect(|new| duplicated(old, *new))
 }
@@ -102,10 +101,13 @@ fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
 /// As `dup3(2)`.
 pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> {
     is_programs(old)?;
-    borrow(old);
     if let Some(client) = client() {
         // SAFETY: no pointers.
         unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }?;
+        let is_stream = (0..=libc::STDERR_FILENO).contains(&new) || has_plain(new);
+        if is_stream && client.is_remote_file(old) {
+            client.passable(old)?;
+        }
         if client.make_way(new)? {
             // SAFETY: no pointers; nobody uses the number. A socket is closed whatever this says.
             ignore(unsafe { kernel!(SYS_close, new) });
@@ -158,13 +160,6 @@ pub(crate) fn let_go(fd: c_int) {
     }
 }
 
-/// Before a number gets a duplicate, or is to stay open in another program.
-pub(crate) fn borrow(fd: c_int) {
-    if let Some(client) = client() {
-        ignore(client.borrow_file(fd));
-    }
-}
-
 fn duplicated(old: c_int, new: c_int) {
     if let Some(client) = client() {
         client.forget(new);
@@ -213,14 +208,7 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
     };
     is_programs(fd)?;
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
-            borrow(fd);
-            kernel().inspect(|new| duplicated(fd, *new))
-        }
-        libc::F_SETFD if argument & libc::FD_CLOEXEC as usize == 0 => {
-            borrow(fd);
-            kernel()
-        }
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => kernel().inspect(|new| duplicated(fd, *new)),
         libc::F_GETFL => match client.flags(fd) {
             // 64-bit kernels set it on every file that is opened.
             Some(flags) => Ok(signed(flags) | LARGE_FILE),

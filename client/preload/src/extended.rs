@@ -7,7 +7,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{self, Outcome, Word as _, kernel},
-    paths::{remote, resolved},
+    paths::remote,
     served::{client, text},
     sync::drain,
 };
@@ -112,7 +112,7 @@ unsafe fn by_name(path: *const c_char, ask: impl FnOnce(*const c_char) -> Outcom
     unsafe { at_name(AT_FDCWD, path, ask) }
 }
 
-/// Asks the kernel, with the name as it has to be told.
+/// Asks the kernel of a name that is not remote.
 ///
 /// # Safety
 ///
@@ -125,18 +125,14 @@ unsafe fn at_name(
     // SAFETY: as the caller promises.
     match unsafe { remote(dir, path) } {
         Some(_) => Err(Errno::NOTSUP),
-        // SAFETY: as the caller promises.
-        None => unsafe { resolved(dir, path, ask) },
+        None => ask(path),
     }
 }
 
 /// Asks the kernel, once the file has what was written: a placeholder has no attributes of its own,
 /// so the file behind it takes its place.
 fn by_number(fd: c_int, ask: impl FnOnce() -> Outcome) -> Outcome {
-    let is_remote = |client: &'static Client| {
-        client.is_remote_file(fd) || client.has_remote() && client.is_remote(fd, c".")
-    };
-    if client().is_some_and(is_remote) {
+    if client().is_some_and(|client: &'static Client| client.is_remote_file(fd)) {
         return Err(Errno::NOTSUP);
     }
     drain(fd);

@@ -1,22 +1,19 @@
 //! Calls on folders: listing them, entering them, asking where one is.
 //!
-//! A remote folder is listed and entered by way of its mirror, a real local folder; where the
-//! kernel would name the mirror, the program is told the name it knows.
+//! A remote folder is listed and entered in its view. Where there is none these calls fail: the
+//! kernel would find the folder that a view hides.
 
-use core::{ffi::CStr, mem::MaybeUninit};
+use core::mem::MaybeUninit;
 
-use client::{Errno, FileSystem, Path, Room};
+use client::{Errno, FileSystem};
 use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t, ssize_t};
 
 use crate::{
-    bits::{self, counted, returned},
-    data::check,
     descriptor::forget,
-    errno::{answer, last, set},
+    errno::{answer, set},
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
-    paths::{name_nothing_else, remote},
-    real::real,
+    paths::remote,
     served::{before_own_table, client, text},
     sync::is_placeholder,
 };
@@ -26,9 +23,8 @@ const LISTED_MAX: usize = c_int::MAX as usize;
 
 interpose! {
     fn opendir(path: *const c_char) -> *mut c_void {
-        let mut space = None;
-        match mirrored(path, &mut space) {
-            Ok(path) => next!(opendir(path => *const c_char) -> *mut c_void),
+        match viewable(AT_FDCWD, path) {
+            Ok(()) => next!(opendir(path => *const c_char) -> *mut c_void),
             Err(errno) => {
                 set(errno);
                 core::ptr::null_mut()
@@ -37,23 +33,8 @@ interpose! {
     }
 
     fn fdopendir(fd: c_int) -> *mut c_void {
-        if let Some(client) = client() {
-            client.refresh_folder(fd);
-        }
         forget(fd);
         next!(fdopendir(fd => c_int) -> *mut c_void)
-    }
-
-    fn rewinddir(dir: *mut c_void) {
-        refresh(libc::dirfd(dir.cast()));
-        next!(rewinddir(dir => *mut c_void) -> ())
-    }
-
-    fn seekdir(dir: *mut c_void, at: c_long) {
-        if at == 0 {
-            refresh(libc::dirfd(dir.cast()));
-        }
-        next!(seekdir(dir => *mut c_void, at => c_long) -> ())
     }
 
     fn getdents64(fd: c_int, entries: *mut c_void, len: size_t) -> ssize_t {
@@ -63,48 +44,26 @@ interpose! {
     fn scandir|scandir64(
         path: *const c_char, list: *mut c_void, filter: *const c_void, compare: *const c_void,
     ) -> c_int {
-        let mut space = None;
-        match mirrored(path, &mut space) {
-            Ok(path) => next!(
-                scandir(
-                    path => *const c_char, list => *mut c_void, filter => *const c_void,
-                    compare => *const c_void,
-                ) -> c_int
-            ),
-            Err(errno) => answer(Err::<c_int, _>(errno)),
-        }
+        scandirat(AT_FDCWD, path, list, filter, compare)
     }
 
     fn scandirat|scandirat64(
         dir: c_int, path: *const c_char, list: *mut c_void, filter: *const c_void,
         compare: *const c_void,
     ) -> c_int {
-        let mut space = None;
-        let remote = remote(dir, path);
-        match remote.map(|(client, name)| client.absolute(dir, name, taken(&mut space)?)) {
-            Some(Ok(path)) => scandir(path.as_ptr(), list, filter, compare),
-            Some(Err(errno)) => answer(Err::<c_int, _>(errno)),
-            None => next!(
+        match viewable(dir, path) {
+            Ok(()) => next!(
                 scandirat(
                     dir => c_int, path => *const c_char, list => *mut c_void,
                     filter => *const c_void, compare => *const c_void,
                 ) -> c_int
             ),
+            Err(errno) => answer(Err::<c_int, _>(errno)),
         }
     }
 
     fn chdir(path: *const c_char) -> c_int {
-        // To enter a folder is not to read it: its mirror may have no names.
-        if let Some(Err(errno)) = remote(AT_FDCWD, path)
-            .and_then(|(client, name)| client.access(AT_FDCWD, name, bits::unsigned(libc::X_OK)))
-        {
-            return answer(Err::<c_int, _>(errno));
-        }
-        let mut space = None;
-        match mirrored(path, &mut space) {
-            Ok(path) => answer(kernel!(SYS_chdir, path)),
-            Err(errno) => answer(Err::<c_int, _>(errno)),
-        }
+        answer(viewable(AT_FDCWD, path).and_then(|()| kernel!(SYS_chdir, path)))
     }
 
     fn chroot(path: *const c_char) -> c_int {
@@ -126,58 +85,18 @@ interpose! {
         with_other_names(kernel!(SYS_setns, of, what))
     }
 
-    fn getcwd(buffer: *mut c_char, len: size_t) -> *mut c_char {
-        // The name that the program knows may have room where the mirror's has not.
-        let mut space = None;
-        match current(&mut space).map(|name| give(name?, buffer, len)) {
-            Some(Ok(name)) => name,
-            Some(Err(errno)) => {
+    fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
+        if let Some((client, name)) = client().zip(text(path)) {
+            client.leave_number(name);
+        }
+        match viewable(AT_FDCWD, path) {
+            Ok(()) => next!(
+                realpath(path => *const c_char, resolved => *mut c_char) -> *mut c_char
+            ),
+            Err(errno) => {
                 set(errno);
                 core::ptr::null_mut()
             }
-            None => next!(getcwd(buffer => *mut c_char, len => size_t) -> *mut c_char),
-        }
-    }
-
-    fn getwd(buffer: *mut c_char) -> *mut c_char {
-        if buffer.is_null() {
-            set(Errno::INVAL);
-            return buffer;
-        }
-        getcwd(buffer, size_of::<Path>())
-    }
-
-    fn __getwd_chk(buffer: *mut c_char, room: size_t) -> *mut c_char {
-        let name = getcwd(buffer, room);
-        if name.is_null() && last() == Errno::RANGE {
-            check(size_of::<Path>(), room);
-        }
-        name
-    }
-
-    fn __getcwd_chk(buffer: *mut c_char, len: size_t, room: size_t) -> *mut c_char {
-        check(len, room);
-        getcwd(buffer, len)
-    }
-
-    fn get_current_dir_name() -> *mut c_char {
-        let mut space = None;
-        if current(&mut space).is_some() {
-            return getcwd(core::ptr::null_mut(), 0);
-        }
-        known(next!(get_current_dir_name() -> *mut c_char))
-    }
-
-    fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
-        if let Err(errno) = name_nothing_else(path) {
-            set(errno);
-            return core::ptr::null_mut();
-        }
-        match remote(AT_FDCWD, path) {
-            Some(_) => real_path(path, resolved),
-            None => known(next!(
-                realpath(path => *const c_char, resolved => *mut c_char) -> *mut c_char
-            )),
         }
     }
 
@@ -230,174 +149,24 @@ interpose! {
     }
 }
 
-/// Lists an open folder; `ask` is the kernel's call for the next names. At the start the names are
-/// those that are there by now.
+/// Lists an open folder; `ask` is the kernel's call for the next names.
 pub(crate) fn list(fd: c_int, ask: impl FnOnce() -> Outcome) -> Outcome {
     if is_placeholder(fd) {
         return Err(Errno::NOTDIR); // A file's.
     }
-    // SAFETY: no pointers.
-    if unsafe { kernel!(SYS_lseek, fd, 0_i64, libc::SEEK_CUR) } == Ok(0) {
-        refresh(fd);
-    }
     ask()
 }
 
-/// As the system call `getcwd`, which answers with the name's length.
-///
-/// # Safety
-///
-/// There is room for `len` bytes at `buffer`.
-#[inline(never)]
-pub(crate) unsafe fn name_current(buffer: *mut c_char, len: size_t) -> Outcome {
-    let mut space = None;
-    match current(&mut space) {
-        // SAFETY: as the caller promises.
-        Some(name) => unsafe { put(name?, buffer, len) },
-        // SAFETY: the program's own call.
-        None => unsafe { kernel!(SYS_getcwd, buffer, len) },
-    }
-}
-
-/// Takes room for a path, of which most calls need none.
-fn taken(space: &mut Option<Room>) -> Outcome<&mut Path> {
-    if space.is_none() {
-        *space = Some(Room::take().ok_or(Errno::NOMEM)?);
-    }
-    space.as_deref_mut().ok_or(Errno::NOMEM)
-}
-
-/// The current folder's name as the program knows it, with its NUL; `None`: the kernel knows it.
-/// `ENOENT`: the folder is removed, and its mirror is there yet.
-fn current(space: &mut Option<Room>) -> Option<Outcome<&[u8]>> {
-    let client = client().filter(|client| client.has_remote())?;
-    let space = taken(space).ok()?;
-    // SAFETY: there is so much room.
-    let len = unsafe { kernel!(SYS_getcwd, space.as_mut_ptr(), space.len()) }.ok()?;
-    let name = space.get(..counted(len))?;
-    let known = client.known_path(name);
-    if known.len() == name.len() {
-        return None;
-    }
-    Some(match client.stat_path(AT_FDCWD, c".", true) {
-        Some(Err(Errno::NOENT)) => Err(Errno::NOENT),
-        _ => Ok(known),
-    })
-}
-
-/// As `getcwd(3)` gives the program a name: without a buffer in memory of its own, of `len` bytes,
-/// or as many as it takes.
-///
-/// # Safety
-///
-/// `buffer` is null or has room for `len` bytes.
-unsafe fn give(name: &[u8], buffer: *mut c_char, len: size_t) -> Outcome<*mut c_char> {
-    let len = match len {
-        0 if buffer.is_null() => name.len(),
-        0 => return Err(Errno::INVAL),
-        len if len < name.len() => return Err(Errno::RANGE),
-        len => len,
-    };
-    // SAFETY: any length may be asked for.
-    let made = || unsafe { libc::malloc(len) }.cast();
-    let room = if buffer.is_null() { made() } else { buffer };
-    if room.is_null() {
-        return Err(Errno::NOMEM);
-    }
-    // SAFETY: there is so much room.
-    unsafe { put(name, room, len) }.map(|_| room)
-}
-
-/// Gives the program a name, and returns its length.
-///
-/// # Safety
-///
-/// There is room for `len` bytes at `buffer`.
-unsafe fn put(name: &[u8], buffer: *mut c_char, len: size_t) -> Outcome {
-    if name.len() > len {
-        return Err(Errno::RANGE);
-    }
-    // SAFETY: as the caller promises.
-    unsafe { name.as_ptr().copy_to_nonoverlapping(buffer.cast(), name.len()) };
-    Ok(returned(name.len()))
-}
-
-/// Before an open folder is listed from its start.
-fn refresh(fd: c_int) {
-    if let Some(client) = client().filter(|client| client.has_remote()) {
-        client.refresh_folder(fd);
-    }
-}
-
-/// The path to give to libc or the kernel: a remote folder's mirror, or the path itself.
+/// Before libc or the kernel takes a name by itself.
 ///
 /// # Safety
 ///
 /// `path` is null or a C string.
-unsafe fn mirrored(path: *const c_char, space: &mut Option<Room>) -> Outcome<*const c_char> {
+unsafe fn viewable(dir: c_int, path: *const c_char) -> Outcome<()> {
     // SAFETY: as the caller promises.
-    let name = unsafe { text(path) };
-    // SAFETY: as the caller promises.
-    match unsafe { remote(AT_FDCWD, path) } {
-        None => match client().zip(name) {
-            Some((client, name)) if client.may_lead_out(name) => {
-                Ok(client.outside(AT_FDCWD, name, taken(space)?).map_or(path, CStr::as_ptr))
-            }
-            _ => Ok(path),
-        },
-        Some((client, name)) => match client.mirror(name, taken(space)?) {
-            Some(mirror) => mirror.map(CStr::as_ptr),
-            None => Ok(path),
-        },
-    }
-}
-
-/// Puts the name that the program knows in the place of a mirror's.
-///
-/// # Safety
-///
-/// `path` is null or a C string that may be changed.
-unsafe fn known(path: *mut c_char) -> *mut c_char {
-    if path.is_null() {
-        return path;
-    }
-    if let Some(client) = client() {
-        // SAFETY: not null, so a C string.
-        let found = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
-        let skip = found.len() - client.known_path(found).len();
-        let len = found.len() - skip;
-        // SAFETY: the string is longer than what is skipped.
-        let start = unsafe { path.add(skip) };
-        // SAFETY: both lie in the string, the NUL included.
-        unsafe { start.copy_to(path, len) };
-    }
-    path
-}
-
-/// As `realpath(3)` of a remote name.
-///
-/// # Safety
-///
-/// `path` is a C string, `resolved` null or with room for 4096 bytes.
-unsafe fn real_path(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
-    let mut space = None;
-    // SAFETY: as the caller promises.
-    let found = unsafe { remote(AT_FDCWD, path) }
-        .ok_or(Errno::NOENT)
-        .and_then(|(client, name)| real(client, name, taken(&mut space)?));
-    match found {
-        Err(errno) => {
-            set(errno);
-            core::ptr::null_mut()
-        }
-        // SAFETY: a C string.
-        Ok(found) if resolved.is_null() => unsafe { libc::strdup(found.as_ptr()) },
-        Ok(found) => {
-            let bytes = found.to_bytes_with_nul();
-            // SAFETY: the caller gives room for the longest path.
-            unsafe { bytes.as_ptr().copy_to_nonoverlapping(resolved.cast(), bytes.len()) };
-            resolved
-        }
+    match client().zip(unsafe { text(path) }) {
+        Some((client, name)) => client.viewable(dir, name),
+        None => Ok(()),
     }
 }
 

@@ -82,7 +82,6 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_fork | libc::SYS_vfork => clone::fork(libc::SYS_fork, args),
             libc::SYS_openat2 => open::open_how(fd, pointer(b), pointer(c), d).map(Value::value),
-            libc::SYS_getcwd => folders::name_current(pointer(a), b),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_getdents => folders::list(fd, || kernel::call(number, args)),
             libc::SYS_fadvise64 => {

@@ -15,7 +15,7 @@ use crate::{
     descriptor::control,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, blocking, ignore},
+    kernel::{Outcome, blocking},
     position,
     served::client,
 };
@@ -98,9 +98,6 @@ fn unread(client: &'static Client, fd: c_int) -> Option<Outcome<c_int>> {
 /// `argument` is what the request asks for.
 unsafe fn before(fd: c_int, request: c_ulong, argument: usize) {
     let Some(client) = client() else { return };
-    if request == libc::FIONCLEX {
-        return ignore(client.borrow_file(fd));
-    }
     // What programs ask of every file, to know a terminal.
     if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) {
         return;

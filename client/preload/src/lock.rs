@@ -88,7 +88,7 @@ pub(crate) unsafe fn control(
     command: c_int,
     argument: usize,
 ) -> Option<Outcome<c_int>> {
-    if !client.is_locked_elsewhere(fd) {
+    if !client.is_remote_file(fd) {
         return None;
     }
     let place = core::ptr::with_exposed_provenance_mut::<libc::flock>(argument);

@@ -54,16 +54,15 @@ fn with_content<T>(
     flags: c_int,
     map: impl FnOnce(c_int) -> T,
 ) -> Outcome<T> {
-    let copy = copy_of(fd, protection, flags)?;
-    if flags & libc::MAP_ANONYMOUS == 0 && copy.is_none() {
+    let real = in_view(fd, protection, flags)?;
+    if flags & libc::MAP_ANONYMOUS == 0 && real.is_none() {
         before(fd);
     }
-    Ok(map(copy.as_ref().map_or(fd, AsRawFd::as_raw_fd)))
+    Ok(map(real.as_ref().map_or(fd, AsRawFd::as_raw_fd)))
 }
 
-/// Returns what to map in place of a remote file: the file in its folder's view, or, without one, a
-/// copy of its content now, which cannot be written.
-fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>, Errno> {
+/// Returns what to map in place of a remote file: the file in its folder's view.
+fn in_view(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>, Errno> {
     let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
         return Ok(None);
     };
@@ -84,10 +83,7 @@ fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>
     if writes {
         return Err(Errno::NODEV);
     }
-    match client.opened_in_view(fd) {
-        None => client.copy_of(fd).transpose(),
-        real => Ok(real),
-    }
+    client.opened_in_view(fd).map(Some).map_err(|_| Errno::NODEV)
 }
 
 /// A mapping shows what is in the file, at every moment: a file that the program can still write is

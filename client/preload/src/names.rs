@@ -17,7 +17,7 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, kernel},
     lock::after,
-    paths::{remote, resolved},
+    paths::remote,
     served::{client, text},
     sync::drain_all,
 };
@@ -109,13 +109,11 @@ interpose! {
     }
 
     fn symlink(target: *const c_char, path: *const c_char) -> c_int {
-        let make = |path| symlink_at(target, AT_FDCWD, path);
-        answer(resolved(AT_FDCWD, path, make).inspect(|_| after()))
+        answer(symlink_at(target, AT_FDCWD, path).inspect(|_| after()))
     }
 
     fn symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int {
-        let make = |path| symlink_at(target, dir, path);
-        answer(resolved(dir, path, make).inspect(|_| after()))
+        answer(symlink_at(target, dir, path).inspect(|_| after()))
     }
 }
 
@@ -126,39 +124,31 @@ type Name = (c_int, *const c_char);
 ///
 /// Names are null or C strings.
 unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
-    let call = |path: *const c_char| -> Outcome {
-        drain_all();
-        // The kernel refuses all other flags.
-        let client = client().filter(|_| flags & !AT_REMOVEDIR == 0);
-        // SAFETY: the caller promises null or a C string.
-        if let (Some(client), Some(name)) = (client, unsafe { text(path) }) {
-            if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
-                return done.map(|()| 0);
-            }
+    drain_all();
+    // The kernel refuses all other flags.
+    let client = client().filter(|_| flags & !AT_REMOVEDIR == 0);
+    // SAFETY: the caller promises null or a C string.
+    if let (Some(client), Some(name)) = (client, unsafe { text(path) }) {
+        if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
+            return done.map(|()| 0);
         }
-        // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_unlinkat, dir, path, flags) }
-    };
-    // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_unlinkat, dir, path, flags) }
 }
 
 /// # Safety
 ///
 /// Names are null or C strings.
 pub(crate) unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
-    let call = |path: *const c_char| -> Outcome {
-        // SAFETY: the caller promises null or a C string.
-        if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
-            if let Some(done) = client.make_dir(dir, name, mode) {
-                return done.map(|()| 0);
-            }
+    // SAFETY: the caller promises null or a C string.
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        if let Some(done) = client.make_dir(dir, name, mode) {
+            return done.map(|()| 0).inspect(|_| after());
         }
-        // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_mkdirat, dir, path, mode) }
-    };
-    // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }.inspect(|_| after())
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_mkdirat, dir, path, mode) }.inspect(|_| after())
 }
 
 /// As `mknodat(2)`; servers keep no special files.
@@ -172,9 +162,7 @@ unsafe fn make_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) 
         return Err(Errno::NOTSUP);
     }
     // SAFETY: the program's own call.
-    let call = |path| unsafe { kernel!(SYS_mknodat, dir, path, mode, device) };
-    // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }.inspect(|_| after())
+    unsafe { kernel!(SYS_mknodat, dir, path, mode, device) }.inspect(|_| after())
 }
 
 /// As `bind(2)`; servers keep no sockets.
@@ -210,8 +198,7 @@ unsafe fn bind_to(fd: c_int, address: *const sockaddr, len: socklen_t) -> Outcom
 ///
 /// Names are null or C strings.
 unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
-    let call = |old: *const c_char, new: *const c_char| -> Outcome {
-        let (from, to) = ((from.0, old), (to.0, new));
+    let call = || -> Outcome {
         drain_all();
         // SAFETY: the caller promises null or a C string.
         let old = unsafe { text(from.1) };
@@ -225,18 +212,14 @@ unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
         // SAFETY: the program's own call.
         unsafe { kernel!(SYS_renameat2, from.0, from.1, to.0, to.1, flags) }
     };
-    // SAFETY: as the caller promises.
-    let with_old = |old| unsafe { resolved(to.0, to.1, |new| call(old, new)) };
-    // SAFETY: as the caller promises.
-    unsafe { resolved(from.0, from.1, with_old) }.inspect(|_| after())
+    call().inspect(|_| after())
 }
 
 /// # Safety
 ///
 /// Names are null or C strings.
 unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
-    let call = |old: *const c_char, new: *const c_char| -> Outcome {
-        let (from, to) = ((from.0, old), (to.0, new));
+    let call = || -> Outcome {
         // SAFETY: the caller promises null or a C string.
         let old = unsafe { text(from.1) };
         // SAFETY: the caller promises null or a C string.
@@ -252,10 +235,7 @@ unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
         // SAFETY: the program's own call.
         unsafe { kernel!(SYS_linkat, from.0, from.1, to.0, to.1, flags) }
     };
-    // SAFETY: as the caller promises.
-    let with_old = |old| unsafe { resolved(to.0, to.1, |new| call(old, new)) };
-    // SAFETY: as the caller promises.
-    unsafe { resolved(from.0, from.1, with_old) }.inspect(|_| after())
+    call().inspect(|_| after())
 }
 
 /// # Safety

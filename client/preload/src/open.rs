@@ -10,7 +10,7 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, blocking, cancellation_point},
     lock::after,
-    paths::{remote, resolved},
+    paths::remote,
     served::{client, text},
     settle::settle_path,
 };
@@ -56,7 +56,7 @@ pub(crate) unsafe fn open_at(
             return opened;
         }
     }
-    let call = |path: *const c_char| -> Outcome<c_int> {
+    let call = || -> Outcome<c_int> {
         let Some(client) = client() else {
             // SAFETY: the caller vouches for `path`.
             let fd = unsafe { blocking!(SYS_openat, dir, path, flags, mode) }?;
@@ -69,8 +69,7 @@ pub(crate) unsafe fn open_at(
         }
         client.open(dir, path, unsigned(flags), mode)
     };
-    // SAFETY: as the caller promises.
-    let opened = unsafe { resolved(dir, path, call) }?;
+    let opened = call()?;
     if flags & libc::O_EXCL != 0 {
         after(); // To other programs the new name may be a lock.
     }

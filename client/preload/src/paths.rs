@@ -129,40 +129,6 @@ pub(crate) unsafe fn remote<'a>(
     client.is_remote(dir, path).then_some((client, path))
 }
 
-/// Gives `call` the name as it has to be told to the client and the kernel: one that leads out of a
-/// remote folder by `..` would else start at the folder's mirror.
-///
-/// # Safety
-///
-/// `path` is null or a C string; so is what `call` gets.
-pub(crate) unsafe fn resolved<T>(
-    dir: c_int,
-    path: *const c_char,
-    call: impl FnOnce(*const c_char) -> T,
-) -> T {
-    let Some(client) = ruled() else { return call(path) };
-    // SAFETY: as the caller promises.
-    match unsafe { text(path) } {
-        Some(name) if client.may_lead_out(name) => leading_out(client, dir, name, call),
-        _ => call(path),
-    }
-}
-
-/// Apart, for its room for a path: a thread may have little stack.
-#[cold]
-#[inline(never)]
-fn leading_out<T>(
-    client: &'static Client,
-    dir: c_int,
-    name: &CStr,
-    call: impl FnOnce(*const c_char) -> T,
-) -> T {
-    let mut space = Room::take();
-    let space = space.as_deref_mut();
-    let outside = space.and_then(|space| client.outside(dir, name, space));
-    call(outside.unwrap_or(name).as_ptr())
-}
-
 /// Flags of most calls on names.
 const OF_NAMES: c_int = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
 
@@ -192,25 +158,21 @@ pub(crate) unsafe fn access_at(
     mode: c_int,
     flags: c_int,
 ) -> Outcome {
-    let call = |path: *const c_char| -> Outcome {
-        let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
-        let client = client_for(flags, known).filter(|client| client.is_ruled());
-        // SAFETY: as the caller promises.
-        let named = client.and_then(|client| Some((client, unsafe { named(path, flags) }?)));
-        if let Some((client, name)) = named {
-            if let Some(done) = client.access(dir, name, unsigned(mode)) {
-                return done.map(|()| 0);
-            }
-        }
-        match flags {
-            // SAFETY: the program's own call.
-            0 => unsafe { kernel!(SYS_faccessat, dir, path, mode) },
-            // SAFETY: the program's own call.
-            _ => unsafe { kernel!(SYS_faccessat2, dir, path, mode, flags) },
-        }
-    };
+    let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
     // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+    let name = unsafe { named(path, flags) };
+    let client = client_for(flags, known).filter(|client| client.is_ruled());
+    if let (Some(client), Some(name)) = (client, name) {
+        if let Some(done) = client.access(dir, name, unsigned(mode)) {
+            return done.map(|()| 0);
+        }
+    }
+    match flags {
+        // SAFETY: the program's own call.
+        0 => unsafe { kernel!(SYS_faccessat, dir, path, mode) },
+        // SAFETY: the program's own call.
+        _ => unsafe { kernel!(SYS_faccessat2, dir, path, mode, flags) },
+    }
 }
 
 /// As `readlinkat(2)`.
@@ -225,39 +187,24 @@ pub(crate) unsafe fn read_link_at(
     len: size_t,
 ) -> Outcome {
     // SAFETY: as the caller promises.
-    unsafe { name_nothing_else(path) }?;
-    let call = |path: *const c_char| -> Outcome {
-        // SAFETY: as the caller promises.
-        let named = unsafe { remote(dir, path) };
-        // Without room the kernel refuses whatever the name is.
-        let named = named.filter(|(_, name)| !name.is_empty() && len > 0);
-        if let Some((client, name)) = named {
-            // SAFETY: as the caller promises.
-            if let Some(found) = unsafe { read_remote_link(client, dir, name, buffer, len) } {
-                return found;
-            }
-        }
-        // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_readlinkat, dir, path, buffer, len) }
-    };
-    // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
-}
-
-/// Refuses to tell where the link of an open remote file leads: to what stands for it here.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-pub(crate) unsafe fn name_nothing_else(path: *const c_char) -> Outcome<()> {
-    // SAFETY: as the caller promises.
-    match client().zip(unsafe { text(path) }) {
-        Some((client, name)) if client.is_remote_number(name) => Err(Errno::OPNOTSUPP),
-        _ => Ok(()),
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        client.leave_number(name);
     }
+    // SAFETY: as the caller promises.
+    let named = unsafe { remote(dir, path) };
+    // Without room the kernel refuses whatever the name is.
+    let named = named.filter(|(_, name)| !name.is_empty() && len > 0);
+    if let Some((client, name)) = named {
+        // SAFETY: as the caller promises.
+        if let Some(found) = unsafe { read_remote_link(client, dir, name, buffer, len) } {
+            return found;
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_readlinkat, dir, path, buffer, len) }
 }
 
-/// Apart, as [`leading_out`].
+/// Apart, for its room for a path: a thread may have little stack.
 ///
 /// # Safety
 ///
@@ -287,51 +234,47 @@ unsafe fn read_remote_link(
 ///
 /// `path` is null or a C string.
 unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> Outcome {
-    let call = |path: *const c_char| -> Outcome {
-        // SAFETY: as the caller promises.
-        let name = unsafe { named(path, flags) };
-        if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
-            let is_link = || {
-                let found = client.stat_path(dir, name, false);
-                matches!(found, Some(Ok(status)) if status.mode & libc::S_IFMT == libc::S_IFLNK)
-            };
-            if flags & AT_SYMLINK_NOFOLLOW != 0 && is_link() {
-                return Err(Errno::NOTSUP);
-            }
-            let done = match flags & AT_EMPTY_PATH {
-                AT_EMPTY_PATH if name.is_empty() => client.set_mode_of(dir, mode),
-                _ => client.set_mode(dir, name, mode),
-            };
-            if let Some(done) = done {
-                return done.map(|()| 0);
-            }
-            // SAFETY: a C string.
-            unsafe { settle_path(client, dir, path, flags) };
-        }
-        if flags == 0 {
-            // SAFETY: the program's own call.
-            return unsafe { kernel!(SYS_fchmodat, dir, path, mode) };
-        }
-        // SAFETY: the program's own call.
-        let done = unsafe {
-            kernel::call(SYS_fchmodat2, [dir.word(), path.word(), mode.word(), flags.word()])
-        };
-        // Where there is no such call, or a container keeps it from us, libc serves flags.
-        if !matches!(done, Err(Errno::NOSYS | Errno::PERM)) {
-            return done;
-        }
-        // SAFETY: the program's own call.
-        let done = unsafe {
-            next!(
-                fchmodat(
-                    dir => c_int, path => *const c_char, mode => mode_t, flags => c_int,
-                ) -> c_int
-            )
-        };
-        if done < 0 { Err(last()) } else { Ok(0) }
-    };
     // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+    let name = unsafe { named(path, flags) };
+    if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
+        let is_link = || {
+            let found = client.stat_path(dir, name, false);
+            matches!(found, Some(Ok(status)) if status.mode & libc::S_IFMT == libc::S_IFLNK)
+        };
+        if flags & AT_SYMLINK_NOFOLLOW != 0 && is_link() {
+            return Err(Errno::NOTSUP);
+        }
+        let done = match flags & AT_EMPTY_PATH {
+            AT_EMPTY_PATH if name.is_empty() => client.set_mode_of(dir, mode),
+            _ => client.set_mode(dir, name, mode),
+        };
+        if let Some(done) = done {
+            return done.map(|()| 0);
+        }
+        // SAFETY: a C string.
+        unsafe { settle_path(client, dir, path, flags) };
+    }
+    if flags == 0 {
+        // SAFETY: the program's own call.
+        return unsafe { kernel!(SYS_fchmodat, dir, path, mode) };
+    }
+    // SAFETY: the program's own call.
+    let done = unsafe {
+        kernel::call(SYS_fchmodat2, [dir.word(), path.word(), mode.word(), flags.word()])
+    };
+    // Where there is no such call, or a container keeps it from us, libc serves flags.
+    if !matches!(done, Err(Errno::NOSYS | Errno::PERM)) {
+        return done;
+    }
+    // SAFETY: the program's own call.
+    let done = unsafe {
+        next!(
+            fchmodat(
+                dir => c_int, path => *const c_char, mode => mode_t, flags => c_int,
+            ) -> c_int
+        )
+    };
+    if done < 0 { Err(last()) } else { Ok(0) }
 }
 
 /// As `fchownat(2)`.
@@ -345,22 +288,18 @@ unsafe fn set_owner_at(
     ids: (uid_t, gid_t),
     flags: c_int,
 ) -> Outcome {
-    let call = |path: *const c_char| -> Outcome {
-        // SAFETY: as the caller promises.
-        let name = unsafe { named(path, flags) };
-        if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
-            let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
-            if let Some(done) = client.set_owner(dir, name, ids, follow) {
-                return done.map(|()| 0);
-            }
-            // SAFETY: a C string.
-            unsafe { settle_path(client, dir, path, flags) };
-        }
-        // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_fchownat, dir, path, ids.0, ids.1, flags) }
-    };
     // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+    let name = unsafe { named(path, flags) };
+    if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
+        let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+        if let Some(done) = client.set_owner(dir, name, ids, follow) {
+            return done.map(|()| 0);
+        }
+        // SAFETY: a C string.
+        unsafe { settle_path(client, dir, path, flags) };
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_fchownat, dir, path, ids.0, ids.1, flags) }
 }
 
 /// As the system call `utimensat`; a null path means the open file `dir`.
@@ -374,29 +313,25 @@ pub(crate) unsafe fn set_times_at(
     times: *const timespec,
     flags: c_int,
 ) -> Outcome {
-    let call = |path: *const c_char| -> Outcome {
-        if let Some(client) = client_for(flags, OF_NAMES) {
-            // SAFETY: as the caller promises.
-            let given = unsafe { given(times) };
-            // SAFETY: as the caller promises.
-            let done = match unsafe { named(path, flags) } {
-                Some(name) => client.set_times(dir, name, given, flags & AT_SYMLINK_NOFOLLOW == 0),
-                None if path.is_null() => client.set_times_of(dir, given),
-                None => None,
-            };
-            if let Some(done) = done {
-                return done.map(|()| 0);
-            }
-            if !path.is_null() {
-                // SAFETY: a C string.
-                unsafe { settle_path(client, dir, path, flags) };
-            }
+    if let Some(client) = client_for(flags, OF_NAMES) {
+        // SAFETY: as the caller promises.
+        let given = unsafe { given(times) };
+        // SAFETY: as the caller promises.
+        let done = match unsafe { named(path, flags) } {
+            Some(name) => client.set_times(dir, name, given, flags & AT_SYMLINK_NOFOLLOW == 0),
+            None if path.is_null() => client.set_times_of(dir, given),
+            None => None,
+        };
+        if let Some(done) = done {
+            return done.map(|()| 0);
         }
-        // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_utimensat, dir, path, times, flags) }
-    };
-    // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+        if !path.is_null() {
+            // SAFETY: a C string.
+            unsafe { settle_path(client, dir, path, flags) };
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_utimensat, dir, path, times, flags) }
 }
 
 /// As `futimesat(2)`.

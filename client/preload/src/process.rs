@@ -34,8 +34,6 @@ interpose! {
         let child = next!(_Fork() -> pid_t);
         if child == 0 {
             in_child();
-        } else {
-            child_made();
         }
         child
     }
@@ -93,16 +91,14 @@ interpose! {
         attributes: *const c_void, arguments: Strings, variables: Strings,
     ) -> c_int {
         before_spawn(actions);
-        let failed = with_ours(variables, |variables| {
+        with_ours(variables, |variables| {
             next!(
                 posix_spawn(
                     process => *mut pid_t, path => *const c_char, actions => *const c_void,
                     attributes => *const c_void, arguments => Strings, variables => Strings,
                 ) -> c_int
             )
-        });
-        child_made();
-        failed
+        })
     }
 
     fn posix_spawnp(
@@ -110,16 +106,14 @@ interpose! {
         attributes: *const c_void, arguments: Strings, variables: Strings,
     ) -> c_int {
         before_spawn(actions);
-        let failed = with_ours(variables, |variables| {
+        with_ours(variables, |variables| {
             next!(
                 posix_spawnp(
                     process => *mut pid_t, file => *const c_char, actions => *const c_void,
                     attributes => *const c_void, arguments => Strings, variables => Strings,
                 ) -> c_int
             )
-        });
-        child_made();
-        failed
+        })
     }
 
     // An older libc has no such functions. The answer is a younger one's on a kernel without.
@@ -136,7 +130,6 @@ interpose! {
                 ) -> c_int
             )
         });
-        child_made();
         spawned.unwrap_or(libc::ENOSYS)
     }
 
@@ -153,15 +146,12 @@ interpose! {
                 ) -> c_int
             )
         });
-        child_made();
         spawned.unwrap_or(libc::ENOSYS)
     }
 
     fn system(command: *const c_char) -> c_int {
         before_exec(false);
-        let status = next!(system(command => *const c_char) -> c_int);
-        child_made();
-        status
+        next!(system(command => *const c_char) -> c_int)
     }
 
     fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
@@ -169,7 +159,6 @@ interpose! {
         let stream = next!(
             popen(command => *const c_char, mode => *const c_char) -> *mut libc::FILE
         );
-        child_made();
         if !stream.is_null() {
             forget(libc::fileno(stream));
         }
@@ -192,7 +181,7 @@ pub(crate) fn watch_forks() {
         // There is room for these, as for the first ones. They belong to no library, with whose end
         // they would be dropped while destructors may yet fork.
         // SAFETY: all may be called whenever somebody forks.
-        unsafe { register(Some(before_fork), Some(child_made), Some(in_child), ptr::null_mut()) };
+        unsafe { register(Some(before_fork), None, Some(in_child), ptr::null_mut()) };
     }
 }
 
@@ -222,13 +211,6 @@ unsafe fn register(
 pub(crate) extern "C" fn before_fork() {
     if let Some(client) = client() {
         client.before_fork();
-    }
-}
-
-/// A child is made, or none could be.
-pub(crate) extern "C" fn child_made() {
-    if let Some(client) = client() {
-        client.child_made();
     }
 }
 

@@ -9,7 +9,6 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
-    paths::resolved,
     served::{client, is_programs, text},
     settle::file_of,
 };
@@ -78,21 +77,17 @@ interpose! {
 ///
 /// `path` is null or a C string; there is room at `out`.
 unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
-    let call = |path: *const c_char| -> Outcome {
-        // SAFETY: as the caller promises.
-        let ask = || unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) };
-        let Some(client) = client() else { return ask() };
-        // SAFETY: as the caller promises.
-        if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
-            // SAFETY: the program gives room for the answer.
-            unsafe { out.write(plain(&status?)) };
-            return Ok(0);
-        }
-        // SAFETY: called after success, when the kernel has filled it in.
-        settled(client, ask, || unsafe { file_of(out) })
-    };
     // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+    let ask = || unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) };
+    let Some(client) = client() else { return ask() };
+    // SAFETY: as the caller promises.
+    if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
+        // SAFETY: the program gives room for the answer.
+        unsafe { out.write(plain(&status?)) };
+        return Ok(0);
+    }
+    // SAFETY: called after success, when the kernel has filled it in.
+    settled(client, ask, || unsafe { file_of(out) })
 }
 
 /// As `fstat(2)`.
@@ -139,24 +134,20 @@ unsafe fn statx_at(
     mask: c_uint,
     out: *mut libc::statx,
 ) -> Outcome {
-    let call = |path: *const c_char| -> Outcome {
-        // SAFETY: as the caller promises.
-        let ask = || unsafe { kernel!(SYS_statx, dir, path, flags, mask, out) };
-        let Some(client) = client() else { return ask() };
-        // SAFETY: as the caller promises.
-        if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
-            // SAFETY: the program gives room for the answer.
-            unsafe { out.write(extended(&status?)) };
-            return Ok(0);
-        }
-        settled(client, ask, || {
-            // SAFETY: called after success, when the kernel has filled it in.
-            let found = unsafe { &*out };
-            (libc::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)
-        })
-    };
     // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+    let ask = || unsafe { kernel!(SYS_statx, dir, path, flags, mask, out) };
+    let Some(client) = client() else { return ask() };
+    // SAFETY: as the caller promises.
+    if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
+        // SAFETY: the program gives room for the answer.
+        unsafe { out.write(extended(&status?)) };
+        return Ok(0);
+    }
+    settled(client, ask, || {
+        // SAFETY: called after success, when the kernel has filled it in.
+        let found = unsafe { &*out };
+        (libc::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)
+    })
 }
 
 /// Asks the kernel again when the file was still being written at the first time.

@@ -21,7 +21,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, ignore},
     open::open_at,
-    paths::{remote, resolved},
+    paths::remote,
     served::{client, text},
     settle::settle_path,
 };
@@ -163,9 +163,7 @@ unsafe fn open(
     // SAFETY: as the caller promises.
     let Some(parsed) = (unsafe { Mode::parse(mode) }).filter(|parsed| !parsed.has_charset) else {
         // SAFETY: as the caller promises.
-        let call = |path| unsafe { open_plain(client, path, mode) };
-        // SAFETY: as the caller promises.
-        return unsafe { resolved(AT_FDCWD, path, call) };
+        return unsafe { open_plain(client, path, mode) };
     };
     // SAFETY: as the caller promises.
     let fd = unsafe { open_at(AT_FDCWD, path, parsed.flags, 0o666) }?;

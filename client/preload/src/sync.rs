@@ -51,9 +51,6 @@ interpose! {
         if client().is_some_and(|client| client.is_remote_file(fd)) {
             return answer(make_durable(fd, false));
         }
-        if let Some(done) = client().and_then(|client| client.sync_folder(fd)) {
-            return answer(done.map(|()| 0));
-        }
         drain(fd); // A placeholder cannot be asked.
         answer(kernel!(SYS_syncfs, fd))
     }

@@ -122,9 +122,6 @@ pub(crate) fn end() {
     }
     place.thread.store(0, Ordering::Release);
     leave_vfork();
-    if let Some(client) = client() {
-        client.child_made();
-    }
 }
 
 /// In the parent, with what the kernel returned.

@@ -9,7 +9,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
-    paths::{remote, resolved},
+    paths::remote,
     served::client,
 };
 
@@ -33,7 +33,7 @@ interpose! {
     }
 }
 
-/// Asks the kernel, with the name as it has to be told.
+/// Asks the kernel of a name that is not remote.
 ///
 /// # Safety
 ///
@@ -47,7 +47,6 @@ unsafe fn unless_remote(
     // SAFETY: as the caller promises.
     match unsafe { remote(dir, path) } {
         Some(_) => Err(refusal),
-        // SAFETY: as the caller promises.
-        None => unsafe { resolved(dir, path, ask) },
+        None => ask(path),
     }
 }

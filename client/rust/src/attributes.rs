@@ -8,7 +8,7 @@ use rustix::{fd::RawFd, io};
 use shm::copy::copy_out;
 use wire::{FileSystem, Request, Times};
 
-use crate::{client::Client, connection::Lane, names::Ending, paths::apart, rules::CURRENT_FOLDER};
+use crate::{client::Client, connection::Lane, names::Ending, paths::apart};
 
 impl Client {
     /// As `readlinkat(2)`.
@@ -77,7 +77,6 @@ impl Client {
         let request = |file| Request::SetMode { file, path_len: 0, mode };
         let done = self.about_remote_file(fd, &[], request);
         done.map(|done| done.map(drop))
-            .or_else(|| self.of_mirror(fd, |path| self.set_mode(CURRENT_FOLDER, path, mode)))
     }
 
     /// As `fchown(2)`.
@@ -88,18 +87,14 @@ impl Client {
     ) -> Option<io::Result<()>> {
         let request = |file| Request::SetOwner { file, path_len: 0, user, group, follow: true };
         let done = self.about_remote_file(fd, &[], request);
-        done.map(|done| done.map(drop)).or_else(|| {
-            self.of_mirror(fd, |path| self.set_owner(CURRENT_FOLDER, path, (user, group), true))
-        })
+        done.map(|done| done.map(drop))
     }
 
     /// As `futimens(2)`.
     pub fn set_times_of(&'static self, fd: RawFd, times: Times) -> Option<io::Result<()>> {
         let request = |file| Request::SetTimes { file, path_len: 0, follow: true };
         let done = self.about_remote_file(fd, &times.encode(), request);
-        done.map(|done| done.map(drop)).or_else(|| {
-            self.of_mirror(fd, |path| self.set_times(CURRENT_FOLDER, path, times, true))
-        })
+        done.map(|done| done.map(drop))
     }
 
     /// As `statfs(2)`.
@@ -109,13 +104,11 @@ impl Client {
         Some(found.and_then(|(_, lane)| file_system_in(&lane)))
     }
 
-    /// As `fstatfs(2)`, also of an open folder that is a mirror.
+    /// As `fstatfs(2)`.
     pub fn file_system_of(&'static self, fd: RawFd) -> Option<io::Result<FileSystem>> {
         let request = |file| Request::FileSystem { file, path_len: 0 };
         let found = self.about_remote_file(fd, &[], request);
-        found
-            .map(|found| found.and_then(|(_, lane)| file_system_in(&lane)))
-            .or_else(|| self.of_mirror(fd, |path| self.file_system(CURRENT_FOLDER, path)))
+        found.map(|found| found.and_then(|(_, lane)| file_system_in(&lane)))
     }
 }
 

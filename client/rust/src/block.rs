@@ -66,11 +66,9 @@ impl Part {
 }
 
 impl Locked {
-    /// The way to the block, for who cannot have a log for this reason, or writes `at` a place to
-    /// which the pipe that stands for the file does not lead; `None`: the kernel writes.
-    pub(crate) fn link_to_block(&self, reason: Reason, at: Option<u64>) -> Option<Link> {
-        let has_no_room = reason == Reason::Credit && self.is_placeholder();
-        let link = self.link.filter(|_| has_no_room || at.is_some() && self.is_piped())?;
+    /// The way to the block, for who cannot have a log for this reason; `None`: the kernel writes.
+    pub(crate) fn link_to_block(&self, reason: Reason) -> Option<Link> {
+        let link = self.daemons_link().filter(|_| reason == Reason::Credit)?;
         // A handler does not wait for what its own thread holds.
         Some(link).filter(|link| !link.connection.block.is_mine())
     }

@@ -1,62 +1,158 @@
-//! Remote files that become the kernel's: their folder is mounted, so there they are files as any
-//! other, for all that only the kernel can do with one.
+//! Remote files and folders that are the kernel's: their folder is mounted, so there they are as
+//! any other, for all that only the kernel can do with one.
 //!
-//! The program opens the file by its name in the view, and looks whether it is the same one: by its
-//! inode number, which the view mixes with the device's where its files have several. The daemon
-//! serves the open as any stranger's, so nothing here may hold what it waits for: what is staged is
-//! drained first.
+//! A folder is opened, listed, and entered there alone. A file is left to its view once a child, a
+//! mapping, or a standard stream needs a real descriptor: the program opens it by
+//! its name there, and looks whether it is the same one, by its inode number, which the view mixes
+//! with the device's where its files have several. The daemon serves the open as any stranger's, so
+//! nothing here may hold what it waits for: what is staged is drained first.
+//!
+//! Without a view these calls fail, and the job's summary says so: what the kernel would find
+//! instead is the folder that the view hides.
 
 use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::{
-    fd::{OwnedFd, RawFd},
-    fs::{self, CWD, Mode, OFlags, SeekFrom},
+    fd::{IntoRawFd as _, OwnedFd, RawFd},
+    fs::{self, AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, StatxFlags},
     io::{self, Errno},
 };
 use shm::copy::copy_out;
-use wire::{Reason, Request};
+use wire::{Counter, Reason, Request};
 
 use crate::{
-    client::Client,
-    file::{Descriptor, Link},
+    client::{Client, Status},
+    file::Descriptor,
     locked::Locked,
-    rooms::Room,
+    paths::{AbsolutePath, apart},
+    proc::link_of,
+    rooms::{Path, Room},
+    rules::{CURRENT_FOLDER, Policy, match_rules},
     staging,
+    table::Entry,
 };
+
+/// `statfs(2)` of a FUSE file system.
+const FUSE: i64 = 0x6573_5546;
+/// Flags of `open` that hold for the other descriptor of the file.
+const KEPT: OFlags = OFlags::RWMODE.union(OFlags::APPEND).union(OFlags::SYNC).union(OFlags::DSYNC);
 
 impl Client {
     /// Leaves a remote file to the kernel. Returns whether it did: its folder may have no view, the
-    /// file no name, or this process locks of files that would be lost.
+    /// file no name, or this process a lock of it that would be lost.
     pub fn leave_to_view(&'static self, fd: RawFd, reason: Reason) -> bool {
         let Some(mut file) = self.locked_fd(fd) else { return false };
         file.leave_to_view(reason).is_ok()
     }
 
     /// A descriptor of a remote file for the kernel to read it by, beside the program's own.
-    pub fn opened_in_view(&'static self, fd: RawFd) -> Option<OwnedFd> {
-        let mut file = self.locked_fd(fd)?;
-        let link = file.link.filter(|_| file.descriptor == Descriptor::Remote)?;
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: its folder has no view. As `open(2)`.
+    pub fn opened_in_view(&'static self, fd: RawFd) -> io::Result<OwnedFd> {
+        let mut file = self.locked_fd(fd).ok_or(Errno::BADF)?;
         file.drain();
-        file.open_in_view(link, OFlags::RDONLY).ok()
+        file.open_in_view(OFlags::RDONLY)
+    }
+
+    /// Before a number becomes a standard stream, which libc reads and writes by itself.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: it is of a remote file that has to stay one.
+    pub fn passable(&'static self, fd: RawFd) -> io::Result<()> {
+        self.leave(fd, Reason::StandardStream);
+        if self.is_remote_file(fd) { Err(Errno::NOTSUP) } else { Ok(()) }
+    }
+
+    /// Before the kernel, or libc by itself, uses a name.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: it is remote, and its folder has no view.
+    pub fn viewable(&'static self, dir: RawFd, path: &CStr) -> io::Result<()> {
+        if !self.has_remote() {
+            return Ok(());
+        }
+        let view = || self.remote_path(dir, path).map(|path| self.view_of(&path));
+        apart(view).unwrap_or(Ok(()))
+    }
+
+    /// As `fstat(2)` of an open folder in a view: with the numbers that its name has.
+    pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
+        if !self.has_remote() {
+            return None;
+        }
+        apart(|| {
+            let mut path = Room::take()?;
+            let path = self.path_in_view(fd, &mut path)?;
+            self.stat_path(CURRENT_FOLDER, path, true)
+        })
+    }
+
+    /// Opens a remote folder, or anything else only to be named.
+    pub(crate) fn open_folder(
+        &'static self,
+        path: &AbsolutePath,
+        flags: OFlags,
+    ) -> io::Result<RawFd> {
+        if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
+            return Err(Errno::ISDIR);
+        }
+        self.view_of(path)?;
+        let mut space = Room::take().ok_or(Errno::NOMEM)?;
+        let path = path.terminated(&mut space)?;
+        let fd = fs::openat(CWD, path, flags, Mode::empty())?.into_raw_fd();
+        self.table.take(fd);
+        self.table.set(fd, Entry::Foreign);
+        Ok(fd)
+    }
+
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: there is no view of it here.
+    fn view_of(&'static self, path: &AbsolutePath) -> io::Result<()> {
+        let connection = self.connection().ok_or_else(|| self.unserved())?;
+        let mut space = Room::take().ok_or(Errno::NOMEM)?;
+        let mut is_mounted = || {
+            let path = path.terminated(&mut space).ok()?;
+            Some(self.shares_view() || fs::statfs(path).ok()?.f_type == FUSE)
+        };
+        // What is not there, the kernel says.
+        if connection.has_view && is_mounted().unwrap_or(true) {
+            return Ok(());
+        }
+        self.count(Counter::Unviewed, 1);
+        Err(Errno::NOTSUP)
+    }
+
+    /// The path of a descriptor that is a folder in a view, which is not asked.
+    fn path_in_view<'a>(&'static self, fd: RawFd, space: &'a mut Path) -> Option<&'a CStr> {
+        let config = self.active()?;
+        let mut name = [0; 32];
+        let len = fs::readlinkat_raw(CWD, link_of(fd, &mut name)?, &mut space[..]).ok()?;
+        let is_remote = match_rules(config.rules(), space.get(..len)?).0 == Policy::Remote;
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let kind = || fs::statx(self.host.borrow(fd), c"", flags, StatxFlags::TYPE).ok();
+        let mode = kind().filter(|_| is_remote)?.stx_mode;
+        *space.get_mut(len)? = 0;
+        let is_folder = FileType::from_raw_mode(mode.into()) == FileType::Directory;
+        CStr::from_bytes_until_nul(space).ok().filter(|_| is_folder)
     }
 }
 
 impl Locked {
-    fn leave_to_view(&mut self, reason: Reason) -> io::Result<()> {
-        let link = self.link.filter(|_| self.descriptor == Descriptor::Remote);
-        let link = link.ok_or(Errno::BADF)?;
-        if self.client.has_locks.load(Ordering::Acquire) {
+    pub(crate) fn leave_to_view(&mut self, reason: Reason) -> io::Result<()> {
+        if !self.is_remote() {
+            return Err(Errno::BADF);
+        }
+        if self.has_lock {
             return Err(Errno::NOLCK);
         }
         self.release_window();
         self.drain();
-        let access = match (self.access.readable, self.access.writable) {
-            (true, true) => OFlags::RDWR,
-            (false, true) => OFlags::WRONLY,
-            _ => OFlags::RDONLY,
-        };
-        let append = if self.access.append { OFlags::APPEND } else { OFlags::empty() };
-        let real = self.open_in_view(link, access | append)?;
+        let real = self.open_in_view(OFlags::from_bits_retain(self.flags) & KEPT)?;
         let to = match self.entry.position.load(Ordering::Relaxed) {
             u64::MAX => SeekFrom::End(0),
             at => SeekFrom::Start(at),
@@ -69,7 +165,12 @@ impl Locked {
         Ok(())
     }
 
-    fn open_in_view(&self, link: Link, flags: OFlags) -> io::Result<OwnedFd> {
+    fn open_in_view(&self, flags: OFlags) -> io::Result<OwnedFd> {
+        let link = self.link.filter(|_| self.is_remote()).ok_or(Errno::BADF)?;
+        if !link.connection.has_view {
+            self.client.count(Counter::Unviewed, 1);
+            return Err(Errno::NOTSUP);
+        }
         let mut name = Room::take().ok_or(Errno::NOMEM)?;
         let request = Request::Name { file: link.slot };
         let (len, lane) = self.client.ask_remote(&[], &[], |_| request)?;
@@ -78,8 +179,7 @@ impl Locked {
         *name.get_mut(len).ok_or(Errno::NAMETOOLONG)? = 0;
         drop(lane);
         let path = CStr::from_bytes_until_nul(&name[..]).map_err(|_| Errno::INVAL)?;
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = fs::openat(CWD, path, flags, Mode::empty())?;
+        let opened = fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())?;
         let found = fs::fstat(&opened)?.st_ino;
         let mixed = self.inode ^ self.device.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 1 << 63;
         if found != self.inode && found != mixed {

@@ -49,8 +49,6 @@ pub struct Client {
     pub(crate) files: Files,
     pub(crate) mapped: Marks,
     pub(crate) exiting: AtomicBool,
-    /// Children that are being made, by whatever call.
-    pub(crate) forks: AtomicUsize,
     /// True if the process has ever asked for a lock.
     pub(crate) has_locks: AtomicBool,
     /// True if one of those was on a descriptor that Kakehi does not track, such as a folder.
@@ -114,7 +112,6 @@ impl Client {
             files: Files::new(),
             mapped: Marks::new(),
             exiting: AtomicBool::new(false),
-            forks: AtomicUsize::new(0),
             has_locks: AtomicBool::new(false),
             has_other_locks: AtomicBool::new(false),
             locked: Marks::new(),

@@ -100,6 +100,8 @@ pub(crate) struct Connection {
     daemon: Option<Pid>,
     /// Names mean the same to the daemon.
     pub(crate) shares_view: bool,
+    /// Mapped folders have views.
+    pub(crate) has_view: bool,
     /// The process was started in a sandbox that denies it names.
     pub(crate) is_confined: bool,
     number: usize,
@@ -171,6 +173,7 @@ impl Connection {
             host,
             daemon,
             shares_view: view::is_shared_with(daemon),
+            has_view: welcome.has_view,
             is_confined: view::is_confined_from_start(view::is_denied(daemon)),
             number: number as usize,
             executor: welcome.executor as usize,

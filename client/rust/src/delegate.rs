@@ -156,8 +156,7 @@ impl Client {
                 return Ok(fd);
             }
         }
-        let mut real =
-            link.connection.materialize(link.slot, 0, false).map_err(|_| Errno::IO)??;
+        let mut real = link.connection.materialize(link.slot).map_err(|_| Errno::IO)??;
         placeholder_over(&mut real, flags)?;
         Ok(real)
     }

@@ -8,13 +8,12 @@ use wire::Reason;
 use crate::client::Client;
 
 impl Client {
-    /// Gives every open file to the kernel, with its position; a remote one becomes what stands for
-    /// it in a child. The caller makes plain system calls from then on.
+    /// Gives every open file to the kernel, with its position. The caller makes plain system calls
+    /// from then on.
     pub fn detach(&'static self) {
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
-            file.take_back();
             if file.access.writable || file.link.is_some() {
                 file.leave(Reason::Unsupported);
             }

@@ -59,6 +59,8 @@ pub(crate) struct OpenFile {
     pub(crate) access: Access,
     /// Every write waits until it is drained: `O_SYNC`, or a lock was taken.
     pub(crate) is_synchronous: bool,
+    /// A lock of it is this process's, and the server's.
+    pub(crate) has_lock: bool,
     /// Set when large writes of it are staged, too.
     pub(crate) is_large: bool,
     pub(crate) left: Option<Reason>,
@@ -69,9 +71,6 @@ pub(crate) struct OpenFile {
     pub(crate) bundled: Option<Bundled>,
     /// It is read without the daemon's help.
     pub(crate) rest: Option<AtRest>,
-    /// The link that a parent has, from whom this process inherited the placeholder of a remote
-    /// file.
-    pub(crate) lender: Option<Link>,
     pub(crate) log: Option<Log>,
     pub(crate) descriptor: Descriptor,
     /// `O_*` bits the program opened it with.
@@ -96,19 +95,6 @@ pub(crate) enum Descriptor {
     Placeholder,
     /// A placeholder for a file of a server: policy `remote`.
     Remote,
-    /// The pipe or the copy that stands for a file of a server; in a child that has not asked its
-    /// parent's daemon for that yet, still the placeholder.
-    StandIn,
-}
-
-impl Descriptor {
-    /// Returns their target once they are used without the client.
-    pub(crate) const fn replaced(self) -> Self {
-        match self {
-            Self::Real | Self::Placeholder => Self::Real,
-            Self::Remote | Self::StandIn => Self::StandIn,
-        }
-    }
 }
 
 /// How a file was opened.
@@ -250,23 +236,12 @@ impl OpenFile {
 
     /// True if it is a server's.
     pub(crate) const fn is_remote(&self) -> bool {
-        matches!(self.descriptor, Descriptor::Remote | Descriptor::StandIn)
+        matches!(self.descriptor, Descriptor::Remote)
     }
 
-    /// True if a child has got the remote file, and with it the position, since last asked.
-    pub(crate) fn take_lent(&self) -> bool {
-        self.is_remote() && self.link.is_some_and(|link| link.shared.take_lent())
-    }
-
-    /// True if a pipe stands for the file, which is a server's.
-    pub(crate) fn is_piped(&self) -> bool {
-        self.descriptor == Descriptor::StandIn && self.access.writable
-    }
-
-    /// The way to the daemon, of a file that the kernel cannot do everything with: a placeholder
-    /// stands for it, or a pipe, and it is this process that has opened it.
+    /// The way to the daemon, of a file that only it has open.
     pub(crate) fn daemons_link(&self) -> Option<Link> {
-        self.link.filter(|_| self.is_placeholder() || self.is_piped())
+        self.link.filter(|_| self.is_placeholder())
     }
 
     /// True if it is a server's, and nobody knows the way there any more.
@@ -316,13 +291,13 @@ impl OpenFile {
         inode: 0,
         access: Access { readable: false, writable: false, append: false, direct: false },
         is_synchronous: false,
+        has_lock: false,
         is_large: false,
         left: None,
         settled: Linked::NOBODY,
         link: None,
         bundled: None,
         rest: None,
-        lender: None,
         log: None,
         descriptor: Descriptor::Real,
         flags: 0,

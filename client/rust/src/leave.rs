@@ -17,7 +17,6 @@ use crate::{
     file::{Descriptor, Link},
     locked::Locked,
     rooms::Room,
-    socket::with_one_more,
     staging::{self, Failure},
     table::Entry,
 };
@@ -162,23 +161,18 @@ impl Client {
 
     // ---- the process
 
-    /// Before `fork`: every open file is left to the kernel, position and all, in both processes;
-    /// but for remote ones with close-on-exec, which stay the parent's until a child wants them.
-    /// What another thread does not let go of stays the parent's as it is. The parent then calls
-    /// [`child_made`](Self::child_made).
+    /// Before `fork`: every open file is left to the kernel, position and all, in both processes. A
+    /// remote one that has no view, or a lock of this process, stays the parent's, as does what
+    /// another thread does not let go of.
     pub fn before_fork(&'static self) {
-        self.forks.fetch_add(1, Ordering::AcqRel);
         if self.active().is_none() {
             return;
         }
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
-            file.take_back();
             // The position is shared from now on, so the kernel has to keep it.
-            if file.stays_over_fork() {
-                file.drain();
-            } else if file.access.writable || file.link.is_some() {
+            if file.access.writable || file.link.is_some() {
                 file.leave(Reason::Forked);
             }
         }
@@ -188,32 +182,26 @@ impl Client {
     pub fn after_fork_in_child(&'static self) {
         self.forget_connection();
         Room::free_others();
-        self.forks.store(0, Ordering::Release);
         for entry in self.files.all() {
             entry.lock.break_open();
             entry.is_staged.store(false, Ordering::Release);
             if let Ok(mut file) = entry.lock.lock() {
-                let lender = file.link.filter(|_| file.descriptor == Descriptor::Remote);
-                file.lender = lender.or(file.lender);
                 // What the parent's other threads linked meanwhile is theirs.
                 file.link = None;
                 file.bundled = None;
                 file.rest = None;
                 file.log = None;
                 file.window = None;
-                file.descriptor = file.descriptor.replaced();
-                file.left = file.left.or(file.access.writable.then_some(Reason::Forked));
+                let is_parents = file.is_remote() || file.access.writable;
+                file.descriptor = Descriptor::Real; // A placeholder that stayed refuses all.
+                file.left = file.left.or(is_parents.then_some(Reason::Forked));
             }
         }
     }
 
     /// Before another program takes over: `exec` when `replaces` (this process is that program),
-    /// else `posix_spawn` and its like, after which [`child_made`](Self::child_made) is called.
-    /// Files it will inherit are left to the kernel.
+    /// else `posix_spawn` and its like. Files it will inherit are left to the kernel.
     pub fn before_exec(&'static self, replaces: bool) {
-        if !replaces {
-            self.forks.fetch_add(1, Ordering::AcqRel);
-        }
         if self.active().is_none() {
             return;
         }
@@ -246,8 +234,11 @@ impl Client {
         }
         self.each_linked_by(Self::locked_at_exit, |file| {
             file.release_window();
-            if file.is_placeholder() && (file.access.writable || !file.is_remote()) {
+            if file.is_remote() && file.access.writable {
                 self.unlock_at_exit(file);
+                file.drain();
+                file.is_synchronous = true;
+            } else if file.descriptor == Descriptor::Placeholder {
                 file.leave(Reason::Exiting);
             } else {
                 staging::unlink(file);
@@ -255,7 +246,9 @@ impl Client {
             if file.owed.take().is_some() {
                 self.count(Counter::ErrorsUnreported, 1);
             }
-            file.left = file.left.or(Some(Reason::Exiting));
+            if !file.is_remote() {
+                file.left = file.left.or(Some(Reason::Exiting));
+            }
         });
         self.leave_counters();
     }
@@ -277,47 +270,44 @@ impl Locked {
         }
     }
 
-    /// Leaves it to the kernel, drained and with its position; a remote one to what stands for it.
+    /// Leaves it to the kernel, drained and with its position. A remote one may have to stay.
     pub(crate) fn leave(&mut self, reason: Reason) {
         let client = self.client;
+        if self.is_remote() && self.link.is_some_and(|link| !link.connection.is_lost()) {
+            if self.leave_to_view(reason).is_err() {
+                self.drain();
+            }
+            return;
+        }
+        if self.is_remote() && self.link.is_some() {
+            self.owed = self.owed.or(Some(Errno::IO));
+        }
         self.release_window();
-        if let Some(link) = self.link.filter(|_| self.is_placeholder()) {
-            // Either way the daemon drains it first.
-            let real = if self.is_remote() {
-                with_one_more(|| client.stand_in(self.entry, link, !self.access.writable))
-            } else {
-                self.materialize(link)
-            };
-            match real {
+        if let Some(link) = self.link.filter(|_| self.descriptor == Descriptor::Placeholder) {
+            // The daemon drains it first.
+            match self.materialize(link) {
                 Ok(real) => client.replace_numbers(self.fd, &real),
                 // What is staged is drained all the same, and nobody is there to be told.
                 Err(Errno::MFILE) if reason == Reason::Exiting => {}
                 Err(errno) => self.owed = self.owed.or(Some(errno)),
             }
-            self.descriptor = self.descriptor.replaced();
+            self.descriptor = Descriptor::Real;
         }
-        if self.is_remote() && self.link.is_some_and(|link| !link.connection.is_lost()) {
-            // The daemon keeps the file, for what is not a pipe's: its mode, owner, and times.
-            self.entry.is_staged.store(false, Ordering::Release);
-        } else {
-            staging::unlink(self);
-        }
+        staging::unlink(self);
         self.fall_back(reason);
     }
 
-    /// Remembers why the kernel serves a file from now on; of a remote one, a pipe to the daemon.
+    /// Remembers why the kernel serves a file from now on.
     pub(crate) fn fall_back(&mut self, reason: Reason) {
         if self.left.is_none() && self.access.writable && !self.is_remote() {
             self.client.count(Counter::Fallbacks(reason), 1);
         }
-        // Whoever had it back from a child, or has lost it since, has another reason now.
-        let is_for_child = self.is_remote() && self.is_left_for_child();
-        self.left = self.left.filter(|_| !is_for_child).or(Some(reason));
+        self.left = self.left.or(Some(reason));
     }
 
     /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.
     fn materialize(&self, link: Link) -> io::Result<OwnedFd> {
-        if let Ok(Ok(real)) = link.connection.materialize(link.slot, 0, false) {
+        if let Ok(Ok(real)) = link.connection.materialize(link.slot) {
             return Ok(real);
         }
         staging::reopen(self.fd, self)

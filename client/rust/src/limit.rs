@@ -41,8 +41,7 @@ impl Locked {
     /// when `at` is `None`; `None`: all of it.
     pub(crate) fn limited_room(&mut self, at: Option<u64>, len: usize) -> io::Result<Option<u64>> {
         let is_limited = self.client.is_limited.load(Ordering::Relaxed);
-        let is_here = self.descriptor == Descriptor::Remote || at.is_some() && self.is_piped();
-        if !is_here || !is_limited {
+        if !self.is_remote() || !is_limited {
             return Ok(None);
         }
         let Some(limit) = size_limit() else { return Ok(None) };

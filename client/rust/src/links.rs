@@ -1,62 +1,25 @@
 //! Names by which a process finds its own open files: `/proc/self/fd/N`, `/dev/fd/N`, and the like.
 //!
-//! The kernel serves them, but for remote files: what it would open there is the placeholder, which
-//! is empty, or the pipe that stands for the file since a fork, which has nothing to read.
+//! The kernel serves them, of a remote file what its folder's view has.
 
 use core::{ffi::CStr, str};
 
-use rustix::{
-    fd::{IntoRawFd, RawFd},
-    fs::{self, OFlags, SeekFrom},
-    io::{self, Errno, FdFlags},
-    process::getpid,
-};
+use rustix::{fd::RawFd, process::getpid};
+use wire::Reason;
 
-use crate::{client::Client, table::Entry};
+use crate::client::Client;
 
 const FOLDERS: [&[u8]; 3] = [b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/"];
 
 impl Client {
-    /// The number of the remote file that such a name stands for.
-    pub(crate) fn remote_number(&'static self, path: &CStr) -> Option<RawFd> {
-        let number = self.active()?.has_remote().then(|| number_of(path.to_bytes()))??;
-        let file = self.locked_fd(number)?;
-        file.is_remote().then_some(number)
-    }
-
-    /// True if a name is that of a remote file's number: only the server knows the file's own.
-    pub fn is_remote_number(&'static self, path: &CStr) -> bool {
-        self.remote_number(path).is_some()
-    }
-
-    /// Opens a remote file by such a name: a copy, to read.
-    pub(crate) fn open_number(
-        &'static self,
-        path: &CStr,
-        flags: OFlags,
-    ) -> Option<io::Result<RawFd>> {
-        let number = self.remote_number(path).filter(|_| !flags.contains(OFlags::PATH))?;
-        if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) {
-            return Some(Err(Errno::OPNOTSUPP));
+    /// Before the kernel is given a name: if it is such a one, of a remote file, that is left to
+    /// its view.
+    pub fn leave_number(&'static self, path: &CStr) {
+        let is_remote = self.active().is_some_and(|config| config.has_remote());
+        let number = if is_remote { number_of(path.to_bytes()) } else { None };
+        if let Some(number) = number.filter(|number| self.is_remote_file(*number)) {
+            self.leave(number, Reason::Unsupported);
         }
-        let Some(copy) = self.copy_of(number) else { return self.refuse_pipe(number) };
-        Some(copy.and_then(|copy| {
-            fs::seek(&copy, SeekFrom::Start(0))?;
-            if !flags.contains(OFlags::CLOEXEC) {
-                io::fcntl_setfd(&copy, FdFlags::empty())?;
-            }
-            let fd = copy.into_raw_fd();
-            self.table.set(fd, Entry::Foreign);
-            Ok(fd)
-        }))
-    }
-
-    /// In the child of a fork a remote file is a copy, which the kernel opens, or a pipe.
-    fn refuse_pipe(&'static self, number: RawFd) -> Option<io::Result<RawFd>> {
-        if let Err(errno) = self.borrow_file(number) {
-            return Some(Err(errno));
-        }
-        self.locked_fd(number)?.is_piped().then_some(Err(Errno::OPNOTSUPP))
     }
 }
 

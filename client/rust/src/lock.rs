@@ -11,7 +11,6 @@ use core::sync::atomic::Ordering;
 
 use rustix::{
     fd::RawFd,
-    fs::{self, FileType},
     io::{self, Errno},
 };
 use shm::copy::copy_out;
@@ -19,11 +18,8 @@ use wire::{FoundLock, LockKind, LockOwner, LockTerms, Request, SEEK_CUR, SEEK_EN
 
 use crate::{
     client::Client,
-    connection::Lost,
     file::{Link, OpenFile},
-    proc::link_of,
-    rooms::Room,
-    slots::{Holder, Slot},
+    slots::Slot,
     table::Entry,
 };
 
@@ -41,8 +37,6 @@ pub struct LockRange {
 /// A file, and the bytes of it that are meant.
 struct Place {
     slot: Slot,
-    /// It is closed when this is dropped.
-    is_adopted: bool,
     start: u64,
     len: u64,
 }
@@ -57,7 +51,7 @@ impl Client {
     /// - `EBADF`: the file is not open for that.
     /// - `EINVAL`, `EOVERFLOW`: no such bytes.
     /// - `EIO`: the server is lost, or an earlier lock on the file.
-    /// - `ENOLCK`: this process has inherited the file, or the server has no lock left.
+    /// - `ENOLCK`: the server has no lock left.
     pub fn lock_remote(
         &'static self,
         fd: RawFd,
@@ -72,11 +66,14 @@ impl Client {
         };
         self.before_lock(fd);
         let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
-        let Place { ref slot, start, len, .. } = place;
+        let Place { slot, start, len } = place;
         let request = Request::Lock { file: slot.number(), terms, start, len };
         let done = slot.connection().call(request).unwrap_or(Err(Errno::IO)).map(drop);
         if done.is_ok() && kind != LockKind::Unlocked {
             self.forget_read_ahead();
+            if let Some(mut file) = self.locked_fd(fd) {
+                file.has_lock = true;
+            }
         }
         Some(done)
     }
@@ -96,7 +93,7 @@ impl Client {
     ) -> Option<io::Result<Option<FoundLock>>> {
         let place = self.place(fd, owner, LockKind::Unlocked, range)?;
         Some(place.and_then(|place| {
-            let Place { ref slot, start, len, .. } = place;
+            let Place { slot, start, len } = place;
             let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 };
             let terms = terms.encode();
             let mut lane = slot.connection().lane().map_err(|_| Errno::IO)?;
@@ -110,13 +107,6 @@ impl Client {
         }))
     }
 
-    /// True if the kernel's locks on a descriptor would be none to others: the file is remote, or
-    /// the descriptor, which this process has inherited, stands for one.
-    #[must_use]
-    pub fn is_locked_elsewhere(&'static self, fd: RawFd) -> bool {
-        self.is_remote_file(fd) || !matches!(self.stand_in_of(fd), StandIn::None)
-    }
-
     /// The file that a number stands for, if it is remote, and the bytes of it that are meant.
     fn place(
         &'static self,
@@ -127,71 +117,14 @@ impl Client {
     ) -> Option<io::Result<Place>> {
         self.active().filter(|config| config.has_remote())?;
         let file = self.locked_fd(fd).filter(|file| file.is_remote());
-        let Some((file, link)) = file.and_then(|file| file.link.map(|link| (file, link))) else {
-            return self.inherited(fd, owner, range);
-        };
+        let (file, link) = file.and_then(|file| file.link.map(|link| (file, link)))?;
         if let Some(errno) = refusal(&file, owner, kind) {
             return Some(Err(errno));
         }
         let slot = link.keep();
         drop(file);
         let bytes = self.bytes(fd, link, range);
-        Some(bytes.map(|(start, len)| Place { slot, is_adopted: false, start, len }))
-    }
-
-    /// As [`place`](Self::place), for a descriptor that stands for a remote file of another
-    /// process. Its locks last as long as anybody has it open.
-    fn inherited(
-        &'static self,
-        fd: RawFd,
-        owner: LockOwner,
-        range: LockRange,
-    ) -> Option<io::Result<Place>> {
-        let (device, inode) = match self.stand_in_of(fd) {
-            StandIn::None => return None,
-            StandIn::Pipe(device, inode) => (device, inode),
-            StandIn::Copy => return Some(Err(Errno::NOLCK)),
-        };
-        let place = match self.adopt(device, inode) {
-            Err(Errno::NOENT) => return None, // A pipe like any other.
-            place => place,
-        };
-        Some(place.and_then(|mut place| {
-            // What belongs to a process goes with its descriptors, which nobody follows here.
-            if owner == LockOwner::Process {
-                return Err(Errno::NOLCK);
-            }
-            // It has no position, and no end.
-            (place.start, place.len) = match range.whence {
-                SEEK_SET => resolve(0, range)?,
-                _ => return Err(Errno::NOLCK),
-            };
-            Ok(place)
-        }))
-    }
-
-    /// Has the daemon put what a pipe stands for into a slot of this process.
-    fn adopt(&'static self, device: u64, inode: u64) -> io::Result<Place> {
-        let connection = self.connection().ok_or(Errno::NOLCK)?;
-        let slot = Slot::take(connection, Holder::Server).ok_or(Errno::NOLCK)?;
-        let request = Request::Adopt { file: slot.number(), device, inode };
-        connection.call(request).unwrap_or(Err(Errno::IO))?;
-        Ok(Place { slot, is_adopted: true, start: 0, len: 0 })
-    }
-
-    /// Returns the meaning of a descriptor that is not one of this process's own files.
-    fn stand_in_of(&'static self, fd: RawFd) -> StandIn {
-        let Some(config) = self.active().filter(|config| config.has_remote()) else {
-            return StandIn::None;
-        };
-        let Ok(stat) = fs::fstat(self.borrow(fd)) else { return StandIn::None };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Fifo => StandIn::Pipe(stat.st_dev, stat.st_ino),
-            FileType::RegularFile if stat.st_nlink == 0 && is_copy(fd, config.folder()) => {
-                StandIn::Copy
-            }
-            _ => StandIn::None,
-        }
+        Some(bytes.map(|(start, len)| Place { slot, start, len }))
     }
 
     /// First byte and length of a range; length zero: all from there on.
@@ -286,36 +219,6 @@ impl Client {
             Ok(_) | Err(_) => {}
         }
     }
-}
-
-/// Meaning of a descriptor.
-enum StandIn {
-    None,
-    /// If the daemon knows it: a remote file that is written.
-    Pipe(u64, u64),
-    /// A remote file that is read.
-    Copy,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.is_adopted {
-            // A daemon that is lost has no slots.
-            match self.slot.connection().call(Request::Close { file: self.slot.number() }) {
-                Ok(_) | Err(Lost) => {}
-            }
-        }
-    }
-}
-
-/// True if an unlinked file is a copy that the daemon made.
-fn is_copy(fd: RawFd, folder: &[u8]) -> bool {
-    let mut name = [0; 32];
-    let Some(mut path) = Room::take() else { return false };
-    let Some(link) = link_of(fd, &mut name) else { return false };
-    let len = fs::readlinkat_raw(fs::CWD, link, &mut path[..]).unwrap_or(0);
-    let path = path.get(..len).unwrap_or_default();
-    path.starts_with(folder) || path.starts_with(b"/memfd:kakehi ")
 }
 
 /// Why a file is not open for such a lock.

@@ -17,9 +17,8 @@ use crate::{
 /// For how long a file may stay locked before whoever has it is given up: a signal handler may have
 /// stopped that thread for good, as natively it may. At an exit the daemon has what is left over. A
 /// child of a fork would go on at the kernel's position, so only a holder that is slower than any
-/// device is given up there. After the fork a file that stays a pipe is only slow.
+/// device is given up there.
 const AT_EXIT: Duration = Duration::from_secs(1);
-const AFTER_FORK: Duration = Duration::from_secs(1);
 const AT_FORK: Duration = Duration::from_secs(30);
 
 /// An open file that this thread has locked, by one of its numbers.
@@ -93,11 +92,6 @@ impl Client {
     /// As [`locked_at_exit`](Self::locked_at_exit), before the process is copied.
     pub(crate) fn locked_at_fork(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
         self.locked_within(fd, id, AT_FORK).map(promoted)
-    }
-
-    /// As [`locked_at_exit`](Self::locked_at_exit), in the process that has been copied.
-    pub(crate) fn locked_after_fork(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
-        self.locked_within(fd, id, AFTER_FORK)
     }
 
     fn locked_within(&'static self, fd: RawFd, id: FileId, time: Duration) -> Option<Locked> {

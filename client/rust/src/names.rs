@@ -64,9 +64,7 @@ impl Client {
         path: &CStr,
         follow: bool,
     ) -> Option<io::Result<Status>> {
-        if let Some(fd) = self.remote_number(path).filter(|_| follow) {
-            return self.stat(fd);
-        }
+        self.leave_number(path);
         let is_plain = Ending::of(path) == Ending::Plain;
         let status = self.look((dir, path), follow || !is_plain)?;
         Some(status.and_then(|status| {

@@ -6,7 +6,6 @@ use rustix::{
     fd::{BorrowedFd, RawFd},
     fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags},
     io,
-    pipe::fcntl_getpipe_size,
 };
 use shm::Linked;
 use wire::{Counter, Reason, Request};
@@ -71,7 +70,10 @@ impl Client {
             self.sweep();
         }
         let opened = match (policy, resolved) {
-            (Some(Policy::Kernels), _) => self.open_number(path, flags),
+            (Some(Policy::Kernels), _) => {
+                self.leave_number(path);
+                None
+            }
             (Some(Policy::Remote), Some(resolved)) => {
                 Some(self.open_remote((path, resolved), flags, mode))
             }
@@ -108,9 +110,7 @@ impl Client {
     #[must_use]
     pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
         self.locked_fd_as_is(fd).is_some_and(|file| {
-            let is_lent = file.is_left_for_child() && file.daemons_link().is_some();
-            let is_kernels = file.left.is_some() && !is_lent;
-            !is_kernels && (file.access.writable || file.is_placeholder())
+            file.left.is_none() && (file.access.writable || file.is_placeholder())
         })
     }
 
@@ -134,16 +134,12 @@ impl Client {
         matches!(self.table.get(fd), Entry::File(_))
     }
 
-    /// True if the kernel knows nothing of the file that `fd` is: it has a placeholder, or the pipe
-    /// that stands for a remote file. Takes no lock, and asks the kernel of files alone.
+    /// True if the kernel knows nothing of the file that `fd` is: it has a placeholder. Takes no
+    /// lock, and asks the kernel of files alone.
     #[must_use]
     pub fn is_placeholder(&'static self, fd: RawFd) -> bool {
         let flags = self.is_file(fd).then(|| fs::fcntl_getfl(self.borrow(fd)));
-        match flags {
-            Some(Ok(flags)) if flags.contains(OFlags::PATH) => true,
-            Some(_) => self.has_remote() && fcntl_getpipe_size(self.borrow(fd)).is_ok(),
-            None => false,
-        }
+        matches!(flags, Some(Ok(flags)) if flags.contains(OFlags::PATH))
     }
 
     /// The numbers below `end` that are known as regular files.

@@ -16,15 +16,10 @@ use crate::{
     rules::{CURRENT_FOLDER, Policy, match_rules, policy_without_rules},
 };
 
-/// Where the daemon keeps mirrors, in the job's folder.
-const MIRROR: &[u8] = b"/mirror";
-
 /// An absolute path, without `.` and `..`, and the policy that serves it.
 pub(crate) struct AbsolutePath {
     bytes: Room,
     len: usize,
-    /// It starts in a mirror.
-    is_mirrored: bool,
     /// A `..` has taken a name away that may have been a link's, which leads elsewhere.
     is_textual: bool,
     policy: Policy,
@@ -34,12 +29,10 @@ pub(crate) struct AbsolutePath {
 
 impl AbsolutePath {
     /// Resolves `path`, relative to `dir`, without looking at links; `None` when it is too long.
-    /// A path into a mirror is the remote one.
     pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
         let policy = policy_without_rules(dir, path);
-        let (is_mirrored, is_textual) = (false, false);
         let bytes = Room::take()?;
-        let mut this = Self { bytes, len: 0, is_mirrored, is_textual, policy, rule: None };
+        let mut this = Self { bytes, len: 0, is_textual: false, policy, rule: None };
         let path = path.to_bytes();
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
@@ -60,12 +53,6 @@ impl AbsolutePath {
                     this.push(part)?;
                 }
             }
-        }
-        let known = without_mirror(config.folder(), this.bytes()).len();
-        debug_assert!(known <= this.len, "a mirror's prefix is cut off");
-        if known < this.len {
-            this.bytes.copy_within(this.len - known..this.len, 0);
-            (this.len, this.is_mirrored) = (known, true);
         }
         if policy != Policy::Kernels {
             (this.policy, this.rule) = match_rules(config.rules(), this.bytes());
@@ -115,10 +102,6 @@ impl AbsolutePath {
         self.policy == Policy::Remote
     }
 
-    pub(crate) fn is_mirrored(&self) -> bool {
-        self.is_mirrored
-    }
-
     /// The path as a C string in `space`.
     pub(crate) fn terminated<'a>(&self, space: &'a mut Path) -> io::Result<&'a CStr> {
         let bytes = self.bytes();
@@ -159,29 +142,4 @@ pub(crate) fn apart<T>(call: impl FnOnce() -> T) -> T {
 
 fn read_link(host: &dyn Host, link: &CStr, target: &mut [u8]) -> Option<usize> {
     fs::readlinkat_raw(host.borrow(CURRENT_FOLDER), link, target).ok()
-}
-
-/// `path` without the folder of mirrors before it.
-pub(crate) fn without_mirror<'a>(folder: &[u8], path: &'a [u8]) -> &'a [u8] {
-    let rest = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix(MIRROR));
-    rest.filter(|rest| !folder.is_empty() && rest.starts_with(b"/")).unwrap_or(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mirrors_are_known_by_their_remote_names() {
-        let folder = b"/tmp/kakehi-0/7";
-        for (path, known) in [
-            ("/tmp/kakehi-0/7/mirror/data/run", "/data/run"),
-            ("/tmp/kakehi-0/7/mirrored/data", "/tmp/kakehi-0/7/mirrored/data"),
-            ("/tmp/kakehi-0/7/socket", "/tmp/kakehi-0/7/socket"),
-            ("/data", "/data"),
-        ] {
-            assert_eq!(without_mirror(folder, path.as_bytes()), known.as_bytes());
-        }
-        assert_eq!(without_mirror(b"", b"/mirror/x"), b"/mirror/x");
-    }
 }

@@ -7,7 +7,7 @@ use rustix::{
     fs::{self, SeekFrom},
     io::{self, Errno},
 };
-use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
+use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
     client::Client,
@@ -43,18 +43,13 @@ impl Client {
             Some(Err(errno)) => return Err(errno),
             _ => file.promote()?,
         }
-        file.take_back();
-        if let Some(link) = file.link.filter(|_| file.is_piped()) {
-            let whence = whence.saturating_add(STAND_IN);
-            let request = Request::SetPosition { file: link.slot, offset, whence };
-            return link.connection.call(request).unwrap_or(Err(Errno::IO));
-        }
         if !file.entry.is_staged.load(Ordering::Acquire) {
+            let refusal = if file.is_gone() { Errno::IO } else { Errno::BADF };
             drop(file);
-            return match self.kernel_seek(fd, offset, whence) {
-                Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_seek(fd, offset, whence),
-                sought => sought,
-            };
+            return self.kernel_seek(fd, offset, whence).map_err(|errno| match errno {
+                Errno::BADF => refusal,
+                errno => errno,
+            });
         }
         let position = match whence {
             SEEK_SET => u64::try_from(offset).map_err(|_| Errno::INVAL)?,
@@ -90,8 +85,7 @@ impl Client {
             return None;
         }
         match self.kernel_seek(fd, offset, whence) {
-            // There is a placeholder, or a pipe to a server.
-            Err(Errno::BADF | Errno::SPIPE) => None,
+            Err(Errno::BADF) => None, // There is a placeholder.
             sought => Some(sought),
         }
     }
@@ -116,7 +110,7 @@ impl Client {
     /// As `fsync(2)`, and what a write behind owes.
     pub fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
         let Entry::File(id) = self.look_up(fd) else {
-            return self.sync_folder(fd).unwrap_or_else(|| self.kernel_sync(fd, data_only));
+            return self.kernel_sync(fd, data_only);
         };
         let Some(mut file) = self.locked(fd, id) else { return self.kernel_sync(fd, data_only) };
         if let Some(errno) = file.owed.take() {
@@ -128,9 +122,7 @@ impl Client {
         if file.descriptor == Descriptor::Real {
             file.drained()?;
         }
-        // A remote file is the daemon's also when a pipe stands for it.
-        let is_daemons = file.descriptor != Descriptor::Real;
-        let Some(link) = file.link.filter(|_| is_daemons) else {
+        let Some(link) = file.daemons_link() else {
             drop(file);
             return self.kernel_sync(fd, data_only);
         };

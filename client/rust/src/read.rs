@@ -93,8 +93,7 @@ impl Client {
                     self.watch_read(call, id, entry, len);
                 }
             }
-            // It has become a pipe, or a placeholder, since.
-            Err(Errno::BADF | Errno::SPIPE) => return None,
+            Err(Errno::BADF) => return None, // There is a placeholder.
             Err(_) => {}
         }
         Some(read)
@@ -120,17 +119,15 @@ impl Client {
         };
         let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
         let watched = self.watch.begin();
-        let len = if entry.is_staged.load(Ordering::Acquire) {
-            self.read_staged(fd, id, buffers, at)?
+        let read = if entry.is_staged.load(Ordering::Acquire) {
+            self.read_staged(fd, id, buffers, at)
         } else {
-            match self.read_cached(fd, entry, buffers, at) {
-                Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_read(fd, buffers, at)?,
-                Err(errno @ (Errno::BADF | Errno::SPIPE)) => {
-                    self.read_refused(fd, id, buffers, at).unwrap_or(Err(errno))?
-                }
-                read => read?,
-            }
+            self.read_cached(fd, entry, buffers, at)
         };
+        let len = read.map_err(|errno| match errno {
+            Errno::BADF => self.why_refused(fd),
+            errno => errno,
+        })?;
         entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
         if let Some(call) = watched {
             self.watch_read(call, id, entry, len);
@@ -153,9 +150,6 @@ impl Client {
             return self.kernel_read(fd, buffers, at.or(position));
         };
         let mut file = Locked { client: self, fd, id, entry, file };
-        if at.is_none() {
-            file.take_back();
-        }
         if file.generation != id.generation {
             return self.kernel_read(fd, buffers, at);
         }
@@ -164,8 +158,7 @@ impl Client {
         }
         file.promote()?;
         if !entry.is_staged.load(Ordering::Acquire) {
-            let read = file.read_beside_pipe(buffers, at);
-            return read.unwrap_or_else(|| self.kernel_read(fd, buffers, at));
+            return self.kernel_read(fd, buffers, at);
         }
         let wanted = total(buffers);
         let from = match at {
@@ -267,6 +260,12 @@ impl Client {
         if connection.call(Request::Fetch { file: link.slot, at, len }).is_ok_and(|r| r.is_ok()) {
             self.count(Counter::BytesFetched, u64::from(len));
         }
+    }
+
+    /// Why a call fails that the kernel has refused on a placeholder.
+    pub(crate) fn why_refused(&'static self, fd: RawFd) -> Errno {
+        let is_gone = self.locked_fd(fd).is_some_and(|file| file.is_gone());
+        if is_gone { Errno::IO } else { Errno::BADF }
     }
 
     pub(crate) fn kernel_read(

@@ -2,22 +2,21 @@
 //! kernel, which has no such file.
 //!
 //! A remote open file has the job's socket for a placeholder, opened only to be named. A remote
-//! folder is opened as its mirror (`mirrors.rs`).
+//! folder is opened in its view (`by_view.rs`).
 
 use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::{
     fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
     fs::{self, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags},
-    io::{self, DupFlags, Errno, FdFlags},
+    io::{self, DupFlags, Errno},
 };
 use wire::{Counter, Request};
 
 use crate::{
     ask::status_in,
     client::Client,
-    file::{self, Descriptor, FileEntry, Link},
-    locked::Locked,
+    file::{self, Descriptor},
     names::{Ending, kind},
     paths::{AbsolutePath, apart},
     proc::link_of,
@@ -129,41 +128,6 @@ impl Client {
         }
     }
 
-    /// A descriptor that stands for a remote file: see [`Request::Materialize`].
-    pub(crate) fn stand_in(
-        &'static self,
-        entry: &FileEntry,
-        link: Link,
-        is_copy: bool,
-    ) -> io::Result<OwnedFd> {
-        let at = entry.position.load(Ordering::Relaxed);
-        link.connection.materialize(link.slot, at, is_copy).map_err(|_| Errno::IO)?
-    }
-
-    /// The path to tell the kernel when a relative one leads out of a remote folder: the kernel
-    /// would start at the mirror. `None`: the path as it is.
-    pub fn outside<'a>(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-        space: &'a mut Path,
-    ) -> Option<&'a CStr> {
-        let absolute = self.absolute_path(dir, path)?;
-        if !absolute.is_mirrored() || self.is_remote(dir, path) {
-            return None;
-        }
-        absolute.terminated(space).ok()
-    }
-
-    /// True if [`outside`](Self::outside) has to be asked.
-    #[must_use]
-    pub fn may_lead_out(&'static self, path: &CStr) -> bool {
-        let path = path.to_bytes();
-        self.has_remote()
-            && !path.starts_with(b"/")
-            && path.split(|byte| *byte == b'/').any(|part| part == b"..")
-    }
-
     /// A remote path in full, without `.` and `..`.
     ///
     /// # Errors
@@ -194,25 +158,6 @@ impl Client {
     #[must_use]
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
         self.has_remote() && self.locked_fd_as_is(fd).is_some_and(|file| file.is_remote())
-    }
-
-    /// A copy of what is in a remote file now, to map it with.
-    pub fn copy_of(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
-        let mut file = self.locked_fd(fd)?;
-        let link = file.link.filter(|_| file.is_remote())?;
-        file.drain();
-        let entry = file.entry;
-        drop(file);
-        Some(self.stand_in(entry, link, true))
-    }
-}
-
-impl Locked {
-    /// Before a fork: whether an open file can stay as it is. The parent goes on with it; a child
-    /// that does more than execute another program finds that it cannot use it.
-    pub(crate) fn stays_over_fork(&self) -> bool {
-        let flags = io::fcntl_getfd(self.borrow());
-        self.is_remote() && flags.is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
     }
 }
 

@@ -58,13 +58,8 @@ impl Shares {
 
 impl Connection {
     /// Has the daemon send a descriptor for a file over the control socket: see the request.
-    pub(crate) fn materialize(
-        &self,
-        file: u32,
-        at: u64,
-        is_copy: bool,
-    ) -> Result<io::Result<OwnedFd>, Lost> {
-        self.descriptor(Request::Materialize { file, at, is_copy })
+    pub(crate) fn materialize(&self, file: u32) -> Result<io::Result<OwnedFd>, Lost> {
+        self.descriptor(Request::Materialize { file })
     }
 
     /// Makes a request that is answered by a descriptor over the control socket.

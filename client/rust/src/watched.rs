@@ -12,7 +12,7 @@ use rustix::{fd::RawFd, fs, io};
 use crate::{
     client::Client,
     clock::{nanoseconds, now_ns},
-    file::{Descriptor, FileEntry, OpenFile},
+    file::{FileEntry, OpenFile},
     locked::Locked,
     recorder::{Line, PATH_MAX, RECORD_MAX},
     table::{Entry, FileId},
@@ -148,7 +148,7 @@ impl Client {
         }
         let (pid, closed) = (self.watch.recorder.pid(), now_ns());
         let (device, inode) = (file.device, file.inode);
-        let has_name = !matches!(file.descriptor, Descriptor::Remote | Descriptor::StandIn);
+        let has_name = !file.is_remote();
         let mut path = [0; PATH_MAX];
         let path = if has_name { name_of(file.fd, &mut path) } else { &[] };
         self.watch.recorder.record(|line| {

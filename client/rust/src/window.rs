@@ -125,13 +125,12 @@ impl Locked {
         let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
         let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
         let is_mapped = client.mapped.has(file.device, file.inode) && !file.is_remote();
-        let is_lent = link.shared.is_lent() || file.is_piped();
         let Some(window) = window(link, file) else {
             return self.read_by_block(link, buffer, from);
         };
-        // A child writes past everybody, and another node past this daemon.
+        // Another node writes past this daemon.
         let is_asked_not_to = client.config.get().is_some_and(|config| config.synchronous);
-        let is_others = link.shared.is_synchronous() || is_lent || is_mapped;
+        let is_others = link.shared.is_synchronous() || is_mapped;
         let is_private = !is_others && !is_asked_not_to;
         let forgotten = client.forgotten.load(Ordering::Acquire);
         let wanted = buffer.len() as u64;

@@ -109,8 +109,8 @@ impl Client {
                 let watched = self.watch.begin();
                 let mut wrote = self.write_file(fd, id, data, at);
                 self.sweep();
-                if wrote == Err(Errno::BADF) && self.borrow_file(fd)? {
-                    wrote = self.write_file(fd, id, data, at);
+                if wrote == Err(Errno::BADF) {
+                    wrote = Err(self.why_refused(fd));
                 }
                 if let Some(call) = watched {
                     self.watch_write(call, id, &wrote);
@@ -146,8 +146,6 @@ impl Client {
         if let Some(wrote) = file.write_bundled(data, at) {
             return wrote;
         }
-        // Also to write in a place: beside a child that has the file nothing is staged.
-        file.take_back();
         let len = total(data);
         if let Some(reason) = file.goes_directly(data, at) {
             self.settle_others(&mut file);
@@ -159,7 +157,7 @@ impl Client {
         }
         let by_block = match file.ready() {
             Ok(()) => None,
-            Err(reason) => match file.link_to_block(reason, at) {
+            Err(reason) => match file.link_to_block(reason) {
                 Some(link) => Some(link),
                 None => return file.write_past(reason, data, at),
             },
@@ -269,8 +267,7 @@ impl Client {
         }
     }
 
-    /// Counts bytes of a regular file that went past the daemon. Those of a remote file never do:
-    /// they come to it by a pipe, and it counts them.
+    /// Counts bytes of a regular file that went past the daemon. Those of a remote file never do.
     pub(crate) fn count_written(&'static self, reason: Reason, len: usize) {
         self.count(Counter::BytesWritten, len as u64);
         self.count(Counter::BytesUndelegated(reason), len as u64);

@@ -346,7 +346,7 @@ impl Intake {
 
     fn count_errors(&self, count: u64) {
         let mut totals = Totals::default();
-        totals.add_piped(0, count);
+        totals.drain_errors = count;
         self.node.count_ended(0, &totals);
     }
 

@@ -36,7 +36,6 @@ pub(crate) enum NameCall {
     Set { path: CString, follow: bool, what: Attributes },
     Access { path: CString, mode: u32 },
     FileSystem { path: CString },
-    Mirror { path: CString },
     SyncFolder { path: CString },
     Lease { path: CString, session: u32, reads: bool },
 }
@@ -140,7 +139,6 @@ impl NameCall {
             | Request::SetTimes { path_len, follow, .. } => set(path_len, follow)?,
             Request::Access { mode, .. } => Self::Access { path: one()?, mode },
             Request::FileSystem { .. } => Self::FileSystem { path: one()? },
-            Request::Mirror { .. } => Self::Mirror { path: one()? },
             Request::SyncFolder { .. } => Self::SyncFolder { path: one()? },
             Request::Lease { session, reads, .. } => Self::Lease { path: one()?, session, reads },
             _ => return Err(Errno::NOSYS),
@@ -186,7 +184,6 @@ impl NameCall {
             Self::FileSystem { ref path } => {
                 about(path, |path_len| Request::FileSystem { file: 0, path_len })
             }
-            Self::Mirror { ref path } => about(path, |path_len| Request::Mirror { path_len }),
             Self::SyncFolder { ref path } => {
                 about(path, |path_len| Request::SyncFolder { path_len })
             }
@@ -223,7 +220,6 @@ impl NameCall {
             | Self::Set { path, .. }
             | Self::Access { path, .. }
             | Self::FileSystem { path }
-            | Self::Mirror { path }
             | Self::SyncFolder { path }
             | Self::Lease { path, .. }
             | Self::Symlink { name: path, .. } => [Some(path), None],
@@ -239,7 +235,6 @@ impl NameCall {
             | Self::ReadDir { .. }
             | Self::Access { .. }
             | Self::FileSystem { .. }
-            | Self::Mirror { .. }
             | Self::SyncFolder { .. }
             | Self::Lease { .. } => true,
             _ => false,

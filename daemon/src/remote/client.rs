@@ -2,21 +2,15 @@
 //!
 //! `mounts` sees whether a path or a file is one of these, `mount` where a path leads; `group`
 //! chooses the server; `dial` reaches it, unless it is here (`own`); `requests` has each request
-//! answered, however often the connection breaks. `file` has the calls. What a program needs beside
-//! them, a local name to work in, a copy to read, a pipe to write, is in `mirror`, `links`, `copy`,
-//! `pipe`.
+//! answered, however often the connection breaks. `file` has the calls.
 
-pub(super) mod copy;
 pub(super) mod dial;
 pub(super) mod file;
 pub(super) mod group;
 pub(super) mod held;
-pub(super) mod links;
 pub(crate) mod located;
-pub(super) mod mirror;
 pub(super) mod mount;
 pub(crate) mod mounts;
 pub(super) mod opened;
 pub(super) mod own;
-pub(super) mod pipe;
 pub(super) mod requests;

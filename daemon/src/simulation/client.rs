@@ -83,10 +83,6 @@ impl Peer<Rc<Open>> for WireEnd {
     fn send_shared(&self, _: u32, _: BorrowedFd<'_>) -> io::Result<()> {
         Ok(())
     }
-
-    fn lend_file(&self, _: BorrowedFd<'_>, _: u32, _: &Rc<Open>) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// One client.

@@ -175,10 +175,6 @@ impl Storage for SimStorage {
         Err(Errno::NOSYS.into())
     }
 
-    async fn stand_in(&self, file: &Rc<Open>, _: u64, _: bool) -> io::Result<Rc<Open>> {
-        Ok(Rc::clone(file))
-    }
-
     fn permits(&self, _: &Rc<Open>) -> Option<Credits> {
         self.permits.clone()
     }

@@ -1,6 +1,11 @@
 //! Open files of a view, and the calls on them.
 
-use std::{cell::RefCell, collections::HashMap, ffi::CString, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    ffi::CString,
+    rc::Rc,
+};
 
 use fuse::{Header, Open, Operation, Transfer};
 use rustix::{
@@ -37,6 +42,8 @@ pub(super) struct OpenFile {
     can_read: bool,
     can_write: bool,
     appends: bool,
+    /// Who has locked it: what they have not given up goes with it.
+    pub(super) lockers: RefCell<HashSet<u64>>,
     located: RefCell<Option<Located>>,
 }
 
@@ -110,6 +117,10 @@ impl Handles {
     /// Everything that is open, which is closed then.
     pub(super) fn take_files(&mut self) -> Vec<Rc<OpenFile>> {
         self.files.drain().map(|(_, file)| file).collect()
+    }
+
+    pub(super) fn has_writers(&self) -> bool {
+        self.files.values().any(|file| file.can_write)
     }
 
     fn answered(&mut self, unique: u64, handle: u64) {
@@ -269,7 +280,8 @@ impl View {
         let appends = flags.contains(OFlags::APPEND);
         let located = RefCell::new(Some(located));
         let mut handles = self.handles.borrow_mut();
-        let file = OpenFile { node, identity, can_read, can_write, appends, located };
+        let lockers = RefCell::default();
+        let file = OpenFile { node, identity, can_read, can_write, appends, lockers, located };
         let handle = handles.add_file(file);
         handles.answered(header.unique, handle);
         handle
@@ -289,6 +301,9 @@ impl View {
 
     pub(super) async fn close(&self, file: &OpenFile) {
         let (device, inode) = file.identity;
+        for owner in file.lockers.take() {
+            self.unlock_all(file, owner).await;
+        }
         if let Some(located) = file.located.take() {
             if let Err(why) = self.core.storage.close(located).await {
                 tracing::warn!("a file that was written through its view: {why}");

@@ -87,6 +87,9 @@ impl View {
     ) -> Result<(), Errno> {
         let file = self.handles.borrow().file(handle)?;
         let call = self.lock_call(&file, (owner, lock), is_whole)?;
+        if !is_whole {
+            file.lockers.borrow_mut().insert(owner);
+        }
         self.drain(file.identity).await;
         self.locks.waiting.borrow_mut().extend(waits);
         let done = loop {

@@ -27,7 +27,7 @@ use rustix::{
 
 use crate::socket;
 
-const DEVICE: &str = "/dev/fuse";
+pub(super) const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 /// The type of these mounts, for whoever lists them.
 const TYPE: &str = "fuse.kakehi";
@@ -60,14 +60,18 @@ impl Mounted {
     ///
     /// `EBUSY`: another job's view is there. Else what refused: the device, `mount(2)`, or the
     /// helper.
-    pub(super) fn at(local: &Path, is_read_only: bool) -> io::Result<Self> {
+    /// With mounts of this job's own, whatever view is there is another's, and stays below.
+    pub(super) fn at(local: &Path, is_read_only: bool, is_apart: bool) -> io::Result<Self> {
         clear(local)?;
-        if view_at(local).is_some() {
+        if view_at(local).is_some() && !is_apart {
             return Err(Errno::BUSY.into());
         }
         let is_for_all = geteuid().is_root();
-        let mount = if is_for_all { mount_directly } else { mount_by_helper };
-        let device = mount(local, is_read_only)?;
+        let device = if is_for_all || is_apart {
+            mount_directly(local, is_read_only, is_for_all)?
+        } else {
+            mount_by_helper(local, is_read_only)?
+        };
         let number = view_at(local).ok_or(Errno::NOENT)?;
         Ok(Self { local: local.to_owned(), device, number, is_for_all })
     }
@@ -80,13 +84,14 @@ impl Drop for Mounted {
     }
 }
 
-fn mount_directly(local: &Path, is_read_only: bool) -> io::Result<OwnedFd> {
+fn mount_directly(local: &Path, is_read_only: bool, is_for_all: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let device = open(DEVICE, flags, Mode::empty())?;
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let data = format!(
-        "fd={},rootmode=40000,user_id={user},group_id={group},default_permissions,allow_other",
-        device.as_raw_fd()
+        "fd={},rootmode=40000,user_id={user},group_id={group}{}",
+        device.as_raw_fd(),
+        if is_for_all { ",default_permissions,allow_other" } else { "" }
     );
     let access = if is_read_only { MountFlags::RDONLY } else { MountFlags::empty() };
     let flags = MountFlags::NOSUID | MountFlags::NODEV | access;
@@ -129,8 +134,9 @@ pub(super) fn take_away(local: &Path, number: u64) -> io::Result<()> {
 }
 
 fn detach(local: &Path) -> io::Result<()> {
-    if geteuid().is_root() {
-        return Ok(unmount(local, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?);
+    let unmounted = unmount(local, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    if geteuid().is_root() || unmounted.is_ok() {
+        return Ok(unmounted?);
     }
     let mut helper = Command::new(HELPER);
     helper.args(["-u", "-q", "-z", "--"]).arg(local).current_dir("/");
@@ -153,6 +159,22 @@ pub fn clear(local: &Path) -> io::Result<()> {
         detach(local)?;
     }
     Ok(())
+}
+
+/// Takes away all views at a folder, of mounts that nobody else sees.
+pub(super) fn clear_all(local: &Path) {
+    for _ in 0..LAYERS_MAX {
+        if view_at(local).is_none() || detach(local).is_err() {
+            return;
+        }
+    }
+}
+
+/// True if ordinary users can mount by the helper.
+pub(super) fn has_helper() -> bool {
+    let mut helper = Command::new(HELPER);
+    helper.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    helper.status().is_ok_and(|status| status.success())
 }
 
 /// True if somebody serves the view there. One whose daemon hangs is served.

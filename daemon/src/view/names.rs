@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use fuse::{Changes, Header, Names, Open, Operation, Time, Transfer};
+use fuse::{Changes, Header, Names, Open, Operation, ROOT, Time, Transfer};
 use rustix::{
     fs::{FileType, OFlags, RenameFlags},
     io::Errno,
@@ -22,6 +22,8 @@ const UNKNOWN: u64 = 0xffff_ffff;
 /// Nanoseconds that say "now", and "as it is" (`utimensat(2)`).
 const NOW: i64 = (1 << 30) - 1;
 const OMIT: i64 = (1 << 30) - 2;
+/// `R_OK`.
+const ACCESS_READ: u32 = 4;
 /// A user or group that stays.
 const STAYS: u32 = u32::MAX;
 
@@ -44,7 +46,11 @@ impl View {
                 let file = handle.and_then(|handle| self.handles.borrow().file(handle).ok());
                 let status = match file {
                     Some(file) => self.status_of(&file).await?,
-                    None => self.status(node).await?,
+                    None => match (self.status(node).await, self.top.get()) {
+                        // Who is in the folder of a lost server can leave it by `..`.
+                        (Err(Errno::IO), Some(top)) if node == ROOT => top,
+                        (found, _) => found?,
+                    },
                 };
                 fuse::attributes(unique, &self.attributes(&status))
             }
@@ -68,6 +74,7 @@ impl View {
                 fuse::empty(unique)
             }
             Operation::OpenFolder => {
+                self.may_list(node).await?;
                 let handle = self.handles.borrow_mut().add_folder();
                 fuse::opened(unique, handle, false)
             }
@@ -184,6 +191,13 @@ impl View {
         let handle = self.keep(header, (node, &status), open.flags, located).await;
         let attributes = self.attributes(&status);
         Ok(fuse::created(header.unique, (node, &attributes), handle, self.is_direct.get()))
+    }
+
+    /// Of files that only the daemon's user sees, the kernel leaves modes to the view.
+    async fn may_list(&self, node: u64) -> Result<(), Errno> {
+        let path = self.path(node).ok().filter(|_| !self.mounted.is_for_all);
+        let Some(path) = path else { return Ok(()) };
+        self.call(NameCall::Access { path, mode: ACCESS_READ }).await.map(drop)
     }
 
     async fn read_folder(&self, header: &Header, transfer: Transfer) -> Result<Vec<u8>, Errno> {

@@ -109,7 +109,7 @@ fn opened_file_takes_a_log_and_gives_its_descriptor() {
     client.stage_all(2, 0, b"by name");
     assert_eq!(client.ask(Request::FileStat { file: 2 }), Ok(0));
     assert_eq!(client.buffer(LANE, 128)[56], 7, "what is staged counts");
-    assert_eq!(client.ask(Request::Materialize { file: 2, at: 0, is_copy: false }), Ok(0));
+    assert_eq!(client.ask(Request::Materialize { file: 2 }), Ok(0));
     let (_, fds) = crate::client::receive(&client.socket);
     assert_eq!(rustix::fs::fstat(&fds[0]).expect("open").st_size, 7);
     assert_eq!(client.ask(Request::Close { file: 2 }), Ok(0));

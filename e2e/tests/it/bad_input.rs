@@ -272,6 +272,7 @@ fn a_daemon_of_another_version_is_not_used() {
         executor: 0,
         file_credit: 9,
         arena_len: 1 << 20,
+        has_view: false,
     };
     for (name, welcome) in [("refuses", refusal), ("promises", promise)] {
         let folder = Folder::new();

@@ -243,26 +243,6 @@ fn small_files_take_little_more_than_their_bytes() {
     }
 }
 
-/// Redirected output comes through a pipe.
-#[test]
-fn redirected_output_counts_as_delegated() {
-    let folder = Folder::new();
-    let stats_file = folder.join("stats");
-    let script = "cd \"$0\"; echo hello >a; ls >b; { echo 1; cat a; } >c; dd if=a of=d; cat <a >>d";
-    let mut command = kakehi_run(&folder, &["--coalesce", "local=kept.sion", "--stats", "stats"]);
-    command.current_dir(folder.path()).args(["bash", "-c", script]).arg(local(&folder));
-    let output = run(&mut command, SOON);
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let summary = &stats(&stats_file)[0];
-    assert_eq!(summary["bytes_written"], 6 + 4 + 8 + 12, "{summary:#}");
-    assert_eq!(summary["bytes_delegated"], summary["bytes_written"], "{summary:#}");
-    for past in ["bytes_undelegated", "fallbacks"] {
-        assert_eq!(summary[past], serde_json::json!({}), "{summary:#}");
-    }
-    assert!(!said.contains("undelegated") && !said.contains("left to"), "{said}");
-}
-
 /// The command comes with the library there, whose folders are not its own.
 #[test]
 fn shell_that_has_what_env_prints_starts_runs_and_daemons() {

@@ -12,6 +12,7 @@ use crate::{
     bad_input::{NOBODY, as_nobody, install},
     harness::{Folder, SOON, kakehi_run, run, succeed, text},
     remote::server::{Scheme, Server},
+    views::{can_mount, with_device},
 };
 
 /// Beyond the users of any machine that tests run on.
@@ -130,12 +131,15 @@ fn folder_of(folder: &Folder, user: u32) -> PathBuf {
 fn set_id_bits_in_a_multifile_go_with_a_write_and_not_to_who_extracts_it() {
     let folder = Folder::new();
     let bin = install(&folder);
+    if !can_mount("set-user-id bits of another user's files") {
+        return;
+    }
     let Some(mut command) = as_user(NOBODY, &bin.join("kakehi")) else { return };
     let (theirs, mine) = (folder_of(&folder, NOBODY), folder_of(&folder, STRANGER));
     let script = "cd c; echo a >f; chmod 6755 f; echo b >>f; stat -c %a f; chmod 4711 f; \
         truncate -s 1 f; stat -c %a f; cp /bin/true tool; chmod 6755 tool; mkdir d; chmod 3777 d";
     command.current_dir(&theirs).args(["run", "--coalesce", "c=c.sion", "--", "sh", "-c", script]);
-    assert_eq!(succeed(&mut command, SOON), "755\n711\n");
+    assert_eq!(succeed(&mut with_device(&folder, command), SOON), "755\n711\n");
 
     let file = theirs.join("c.sion");
     let modes = |out: &Path| {

@@ -1,5 +1,6 @@
 //! Folders as file systems: for programs that the library does not reach, beside those it does.
 
+mod apart;
 mod handed;
 mod killed;
 mod sealed;
@@ -9,13 +10,12 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use crate::{
     bad_input::{as_nobody, install},
     harness::{Folder, SOON, kakehi, kakehi_run, note, python, random, run, skip, succeed, text},
-    jobs::ready,
     remote::{
         LONG, local,
         server::{Scheme, Server},
@@ -44,6 +44,32 @@ pub(crate) fn can_mount(what: &str) -> bool {
         skip(what, text(&output.stderr).trim());
     }
     output.status.success()
+}
+
+/// Has the device be everybody's for a command of another user, as it is on most machines.
+pub(crate) fn with_device(folder: &Folder, command: Command) -> Command {
+    const SCRIPT: &str = "set -e; node=$1; shift; mount -t tmpfs none \"$node\"; \
+        mknod \"$node/fuse\" c 10 229; chmod 666 \"$node/fuse\"; \
+        mount --bind \"$node/fuse\" /dev/fuse; exec \"$@\"";
+    let mode = fs::metadata("/dev/fuse").map_or(0, |found| found.permissions().mode());
+    if mode & 0o006 == 0o006 || !rustix::process::geteuid().is_root() {
+        return command;
+    }
+    let node = folder.join("device");
+    fs::create_dir_all(&node).expect("a folder");
+    let mut whole = Command::new("unshare");
+    whole.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(&node);
+    whole.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => whole.env(name, value),
+            None => whole.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        whole.current_dir(folder);
+    }
+    whole
 }
 
 /// Has a program run past the library.
@@ -203,32 +229,12 @@ fn locks_of_strangers_and_of_the_library_exclude_each_other() {
 }
 
 #[test]
-fn second_job_is_told_that_a_folder_shows_another_ones_files() {
-    if !can_mount("two views of a folder") {
-        return;
-    }
-    let folder = Folder::new();
-    let script = "echo ready; read line";
-    let mut first = coalescing(&folder, "auto");
-    let mut first = ready(first.args(["sh", "-c", script]).stdin(Stdio::piped()));
-    let flag = format!("{}={}", local(&folder).display(), folder.join("other.sion").display());
-    let flags = ["--view", "auto", "--coalesce", &flag];
-    let mut second = kakehi_run(&folder, &flags);
-    let output = run(second.arg("touch").arg(local(&folder).join("own")), SOON);
-    let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("another job"), "{said}");
-    assert_eq!(fs::read_dir(local(&folder)).expect("the first one's").count(), 0);
-    drop(first.child.stdin.take());
-    first.wait(SOON);
-}
-
-#[test]
 fn folder_is_mounted_unless_that_is_not_wanted() {
     if !can_mount("a view by default") {
         return;
     }
     let folder = Folder::new();
-    let script = "echo 1 >\"$0/f\"; cat \"$0/f\"; \
+    let script = "echo 1 | tee \"$0/f\" >/dev/null; cat \"$0/f\"; \
         grep -c \" $0 .* - fuse.kakehi\" /proc/self/mountinfo; true";
     let flag = format!("{}={}", local(&folder).display(), folder.join("kept.sion").display());
     let mut default = kakehi_run(&folder, &["--coalesce", &flag]);

@@ -23,6 +23,7 @@ mod kernel_tick;
 mod lock;
 mod memory;
 mod message;
+mod mounts;
 mod net;
 mod operation;
 mod parker;
@@ -47,6 +48,7 @@ pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
 pub use message::{read_message, write_message};
+pub use mounts::own_mounts;
 pub use net::{
     Address, Frame, FrameError, Frames, Halves, Inlet, InvalidAddress, Listener, Peer, Receiver,
     SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream, peer_process, set_window_min,

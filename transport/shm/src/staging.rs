@@ -34,7 +34,6 @@ mod append;
 mod corrupt;
 pub mod doubt;
 mod drainer;
-mod lent;
 
 use core::ops::Range;
 
@@ -83,8 +82,6 @@ struct ConsumerLine {
 struct ControlLine {
     mode: AtomicU32,
     error: AtomicU32,
-    /// The position is a child's.
-    lent: AtomicU32,
     /// The client drains a full log itself.
     drained_by_client: AtomicU32,
 }
@@ -117,7 +114,6 @@ impl FileSlot {
         self.control.0.drained_by_client.store(0, Ordering::Relaxed);
         self.control.0.mode.store(MODE_WRITE_BEHIND, Ordering::Relaxed);
         self.control.0.error.store(0, Ordering::Relaxed);
-        self.control.0.lent.store(0, Ordering::Relaxed);
         self.append.0.position.store(0, Ordering::Release);
     }
 

@@ -98,6 +98,8 @@ pub enum Counter {
     BytesStaged,
     /// Bytes of reads that the daemon executed or fetched.
     BytesFetched,
+    /// Calls on files of a server that failed because their folder has no view.
+    Unviewed,
     /// Errors of staged writes that could not be reported to the program.
     ErrorsUnreported,
     /// Bytes written past the daemon, by reason.
@@ -130,7 +132,7 @@ impl Counter {
             Self::BytesRead => 2,
             Self::BytesStaged => 3,
             Self::BytesFetched => 4,
-            // 5 is retired.
+            Self::Unviewed => 5,
             Self::ErrorsUnreported => 6,
             Self::BytesUndelegated(reason) => FIRST_REASON + reason as usize,
             Self::Fallbacks(reason) => FIRST_REASON + Reason::ALL.len() + reason as usize,

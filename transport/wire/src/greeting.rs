@@ -71,6 +71,8 @@ pub struct Welcome {
     pub file_credit: u32,
     /// Length of the arena in bytes: the session's staging credit.
     pub arena_len: u64,
+    /// True if mapped folders have views; to a run, if these are in mounts of the job's own.
+    pub has_view: bool,
 }
 
 /// Properties of a registered file; bits of [`Registration::flags`].
@@ -111,18 +113,6 @@ pub struct Registration {
     pub log_len: u64,
 }
 
-/// Asks for a descriptor that stands for a remote file, as a materialize request does, in the name
-/// of a child: it has the client's socket, but none of its lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loan {
-    /// The file's slot.
-    pub file: u32,
-    /// The file position.
-    pub at: u64,
-    /// True if it is to be a copy to read.
-    pub is_copy: bool,
-}
-
 /// A message after the greetings, from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -130,8 +120,6 @@ pub enum Message {
     Doorbell,
     /// A file is handed over.
     Register(Registration),
-    /// A child wants a file, over the socket that travels with the message.
-    Lend(Loan),
 }
 
 impl Greeting {
@@ -183,7 +171,9 @@ impl Welcome {
     /// A refusal.
     #[must_use]
     pub const fn refuse(refusal: Refusal) -> Self {
-        Self { version: VERSION, session: Err(refusal), executor: 0, file_credit: 0, arena_len: 0 }
+        let (executor, file_credit, arena_len, has_view) = (0, 0, 0, false);
+        let session = Err(refusal);
+        Self { version: VERSION, session, executor, file_credit, arena_len, has_view }
     }
 
     /// The session, if the daemon lets the client in and speaks its version.
@@ -210,7 +200,7 @@ impl Welcome {
             MAGIC,
             u64::from(self.version),
             refusal,
-            u64::from(session),
+            u64::from(session) | u64::from(self.has_view) << 32,
             u64::from(self.executor) | u64::from(self.file_credit) << 32,
             self.arena_len,
         ])
@@ -223,6 +213,7 @@ impl Welcome {
     /// [`Invalid`] when the bytes are no welcome.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
         let [magic, version, refusal, session, pair, arena_len] = unpack(bytes)?;
+        let views = session >> 32;
         if magic != MAGIC {
             return Err(Invalid::Magic);
         }
@@ -236,7 +227,8 @@ impl Welcome {
             _ => return Err(Invalid::Message(low(refusal))),
         };
         let (executor, file_credit) = (low(pair), low(pair >> 32));
-        Ok(Self { version: low(version), session, executor, file_credit, arena_len })
+        let has_view = refusal == 0 && views != 0;
+        Ok(Self { version: low(version), session, executor, file_credit, arena_len, has_view })
     }
 }
 
@@ -248,9 +240,6 @@ impl Message {
             Self::Doorbell => pack([1, 0, 0, 0, 0, 0]),
             Self::Register(Registration { file, flags, log_at, log_len }) => {
                 pack([2, u64::from(file), u64::from(flags.0), log_at, log_len, 0])
-            }
-            Self::Lend(Loan { file, at, is_copy }) => {
-                pack([3, u64::from(file), at, u64::from(is_copy), 0, 0])
             }
         }
     }
@@ -268,7 +257,6 @@ impl Message {
                 let (file, flags) = (low(file), FileFlags(low(flags)));
                 Ok(Self::Register(Registration { file, flags, log_at, log_len }))
             }
-            3 => Ok(Self::Lend(Loan { file: low(file), at: flags, is_copy: log_at != 0 })),
             _ => Err(Invalid::Message(low(kind))),
         }
     }
@@ -317,23 +305,22 @@ mod tests {
         }
         let refusals =
             [Refusal::Version, Refusal::User, Refusal::Full, Refusal::Stopping, Refusal::Unseen];
+        let refused = Welcome::refuse(Refusal::Full);
         for session in refusals.map(Err).into_iter().chain([Ok(1023)]) {
             let welcome =
-                Welcome { version: 1, session, executor: 3, file_credit: 256, arena_len: 1 << 25 };
+                Welcome { session, file_credit: 256, has_view: session.is_ok(), ..refused };
             assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
         }
         let flags = FileFlags::APPEND.with(FileFlags::WRITABLE);
         let registration = Registration { file: 7, flags, log_at: 65536, log_len: 1 << 20 };
-        let loan = Loan { file: 9, at: u64::MAX, is_copy: true };
-        for message in [Message::Doorbell, Message::Register(registration), Message::Lend(loan)] {
+        for message in [Message::Doorbell, Message::Register(registration)] {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
     }
 
     #[test]
     fn welcome_in_another_version_is_a_refusal() {
-        let welcome =
-            Welcome { version: VERSION, session: Ok(7), executor: 0, file_credit: 1, arena_len: 1 };
+        let welcome = Welcome { session: Ok(7), ..Welcome::refuse(Refusal::Full) };
         assert_eq!(welcome.outcome(), Ok(7));
         let other = Welcome { version: VERSION + 1, ..welcome };
         assert_eq!(other.outcome(), Err(Refusal::Version));

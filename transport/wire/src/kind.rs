@@ -42,10 +42,8 @@ pub enum Kind {
     SetTimes = 28,
     Access = 29,
     FileSystem = 30,
-    Mirror = 31,
     Lock = 32,
     FindLock = 33,
-    Adopt = 34,
     Allocate = 35,
     SyncFolder = 36,
     Lease = 37,
@@ -55,7 +53,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in wire order.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 37] = [
         Self::Open,
         Self::Close,
         Self::Read,
@@ -86,10 +84,8 @@ impl Kind {
         Self::SetTimes,
         Self::Access,
         Self::FileSystem,
-        Self::Mirror,
         Self::Lock,
         Self::FindLock,
-        Self::Adopt,
         Self::Allocate,
         Self::SyncFolder,
         Self::Lease,
@@ -146,10 +142,8 @@ impl Kind {
             Self::SetTimes => "utimens",
             Self::Access => "access",
             Self::FileSystem => "statfs",
-            Self::Mirror => "mirror",
             Self::Lock => "lock",
             Self::FindLock => "find_lock",
-            Self::Adopt => "adopt",
             Self::Allocate => "fallocate",
             Self::SyncFolder => "fsync_folder",
             Self::Lease => "lease",

@@ -45,7 +45,7 @@ pub use frame::{
     TAG_LEN, WORKER_LEN_MAX, reseal, sum,
 };
 pub use greeting::{
-    Control, FileFlags, Greeting, Loan, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
+    Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
 };
 pub use kind::Kind;
 pub use listing::{Listing, ListingWriter, NameKind, names};
@@ -58,8 +58,8 @@ pub use record::{CreateFlags, Record};
 pub use request::{PathPair, Request};
 pub use sample::is_sampled;
 pub use times::Times;
-pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
+pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
 /// change of what any of their bytes is, or means: a peer on another node may be of another build.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;

@@ -24,7 +24,6 @@ impl Request {
             | Self::SetOwner { path_len, .. }
             | Self::Access { path_len, .. }
             | Self::FileSystem { path_len, .. }
-            | Self::Mirror { path_len }
             | Self::SyncFolder { path_len }
             | Self::Lease { path_len, .. } => u64::from(path_len),
             Self::SetTimes { path_len, .. } => u64::from(path_len) + Times::LEN as u64,
@@ -51,7 +50,6 @@ impl Request {
             | Self::FindLock { .. }
             | Self::Allocate { .. }
             | Self::Nothing => Some(0),
-            Self::Mirror { .. } => None,
             _ => self.names_len(),
         }
     }

@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn place_is_what_its_words_say() {
         let place = Place {
-            device: 1 << 62 | 9,
+            device: 9,
             folder: 2,
             inode: u64::MAX,
             mode: 0o100_640,

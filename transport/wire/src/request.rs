@@ -85,8 +85,7 @@ pub enum Request {
         file: u32,
         /// Offset, as in `lseek(2)`.
         offset: i64,
-        /// `SEEK_END`, `SEEK_DATA`, or `SEEK_HOLE`; `SEEK_CUR` takes the position back from
-        /// whoever was handed the file. With [`STAND_IN`](crate::STAND_IN) all of `lseek(2)`.
+        /// `SEEK_SET`, `SEEK_END`, `SEEK_DATA`, or `SEEK_HOLE`.
         whence: u32,
     },
     /// Drains the file's staging log up to log position `upto`.
@@ -124,15 +123,10 @@ pub enum Request {
         /// Bytes somebody waits for.
         len: u32,
     },
-    /// Drains the file and sends a descriptor that can stand for it over the control socket: the
-    /// daemon's own, or for a remote file a copy to read, or a pipe that is written to the file.
+    /// Drains a file of this node and sends the daemon's own descriptor over the control socket.
     Materialize {
         /// Slot.
         file: u32,
-        /// The file position in bytes; 2^64-1: the end.
-        at: u64,
-        /// True if a copy to read is wanted, whatever the file was opened for.
-        is_copy: bool,
     },
     /// Puts the path of a remote file, by which it can be opened in its folder's view, into the
     /// lane's buffer. Completes with the path's length.
@@ -257,12 +251,6 @@ pub enum Request {
         /// Length of the path, or zero.
         path_len: u32,
     },
-    /// Makes a local folder that has the names of a remote one, and puts its path into the lane's
-    /// buffer; completes with the length of that.
-    Mirror {
-        /// Length of the path.
-        path_len: u32,
-    },
     /// Makes the names in a folder durable.
     SyncFolder {
         /// Length of the path.
@@ -310,16 +298,6 @@ pub enum Request {
         /// Bytes; zero: all from `start` on.
         len: u64,
     },
-    /// Opens into slot `file` what a stand-in stands for that this process was handed by another:
-    /// see `Materialize`. Completes with 0.
-    Adopt {
-        /// Slot to fill.
-        file: u32,
-        /// Device number of the stand-in.
-        device: u64,
-        /// Its inode number.
-        inode: u64,
-    },
     /// Drains, and changes which bytes of the file have space, as `fallocate(2)`.
     Allocate {
         /// Slot.
@@ -349,10 +327,8 @@ impl Request {
             | Self::Sync { file }
             | Self::Datasync { file }
             | Self::FileStat { file }
+            | Self::Materialize { file }
             | Self::Name { file } => entry.set_file(file),
-            Self::Materialize { file, at, is_copy } => {
-                entry.set_file(file).set_a(at).set_b(u64::from(is_copy))
-            }
             Self::Read { file, at, len, arena_at } | Self::Write { file, at, len, arena_at } => {
                 entry.set_file(file).set_len(len).set_a(at).set_b(arena_at)
             }
@@ -368,7 +344,6 @@ impl Request {
             Self::Allocate { file, mode, at, len } => {
                 entry.set_file(file).set_len(mode).set_a(at).set_b(len)
             }
-            Self::Adopt { file, device, inode } => entry.set_file(file).set_a(device).set_b(inode),
             Self::Settle { device, inode, demote } => {
                 entry.set_a(device).set_b(inode).set_len(u32::from(demote))
             }
@@ -382,7 +357,6 @@ impl Request {
             Self::Unlink { path_len }
             | Self::RemoveDir { path_len }
             | Self::ReadLink { path_len }
-            | Self::Mirror { path_len }
             | Self::SyncFolder { path_len } => entry.set_len(path_len),
             Self::Share { number } => entry.set_a(u64::from(number)),
             Self::Lease { path_len, session, reads } => {
@@ -439,7 +413,7 @@ impl Request {
             Kind::Attach => Self::Attach { file, arena_at: entry.a(), len: entry.b() },
             Kind::Settle => Self::Settle { device: entry.a(), inode: entry.b(), demote: len != 0 },
             Kind::Fetch => Self::Fetch { file, at: entry.a(), len },
-            Kind::Materialize => Self::Materialize { file, at: entry.a(), is_copy: is_set },
+            Kind::Materialize => Self::Materialize { file },
             Kind::Stat => Self::Stat { path_len: len, follow: first != 0 },
             Kind::FileStat => Self::FileStat { file },
             Kind::Name => Self::Name { file },
@@ -453,7 +427,6 @@ impl Request {
             Kind::Symlink => Self::Symlink { paths },
             Kind::Nothing => Self::Nothing,
             Kind::Allocate => Self::Allocate { file, mode: len, at: entry.a(), len: entry.b() },
-            Kind::Adopt => Self::Adopt { file, device: entry.a(), inode: entry.b() },
             Kind::Lock => Self::Lock { file, terms: len, start: entry.a(), len: entry.b() },
             Kind::FindLock => Self::FindLock { file, terms: len, start: entry.a(), len: entry.b() },
             Kind::ReadLink => Self::ReadLink { path_len: len },
@@ -464,7 +437,6 @@ impl Request {
             Kind::SetTimes => Self::SetTimes { file, path_len: len, follow: is_set },
             Kind::Access => Self::Access { path_len: len, mode: first },
             Kind::FileSystem => Self::FileSystem { file, path_len: len },
-            Kind::Mirror => Self::Mirror { path_len: len },
             Kind::SyncFolder => Self::SyncFolder { path_len: len },
             Kind::Share => Self::Share { number: narrow(entry.a()) },
             Kind::Lease => Self::Lease { path_len: len, session: narrow(entry.a()), reads: is_set },

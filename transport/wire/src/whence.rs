@@ -10,6 +10,3 @@ pub const SEEK_END: u32 = 2;
 pub const SEEK_DATA: u32 = 3;
 /// From the start, to the next hole.
 pub const SEEK_HOLE: u32 = 4;
-
-/// Added to a `whence`: the position meant, and moved, is that of the pipe that is the stand-in.
-pub const STAND_IN: u32 = 1 << 8;

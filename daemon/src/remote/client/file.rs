@@ -36,8 +36,6 @@ pub(crate) struct RemoteFile<N: Network> {
     is_closed: Cell<bool>,
     /// It was changed or locked: who closes it waits for what the server says.
     is_used: Cell<bool>,
-    /// Where whoever was handed the file has left the position.
-    left_at: Cell<Option<u64>>,
 }
 
 impl<N: Network> Drop for RemoteFile<N> {
@@ -63,29 +61,9 @@ impl<N: Network> RemoteFile<N> {
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         client.is_for(handle, process);
         let (is_closed, is_used) = (Cell::new(false), Cell::new(false));
-        let (client, left_at) = (Rc::clone(client), Cell::default());
-        let file = Rc::new(Self { client, handle, appends, is_closed, is_used, left_at });
+        let client = Rc::clone(client);
+        let file = Rc::new(Self { client, handle, appends, is_closed, is_used });
         Ok((file, status))
-    }
-
-    /// Notes the position left by a process that was handed the file and is gone.
-    pub(crate) fn leave_at(&self, at: u64) {
-        self.left_at.set(Some(at));
-    }
-
-    /// Where that was, if nobody has asked since.
-    pub(crate) fn take_left_at(&self) -> Option<u64> {
-        self.left_at.take()
-    }
-
-    /// True if all that is written goes to its end.
-    pub(crate) fn appends(&self) -> bool {
-        self.appends
-    }
-
-    /// Its name, from the server's root, to be printed.
-    pub(crate) fn name(&self) -> Option<String> {
-        self.client.name_of(self.handle)
     }
 
     /// Its path from the server's root, when it was last known to have one.
@@ -253,9 +231,6 @@ impl<N: Network> RemoteFile<N> {
 
 /// Executes a call on names; paths start at the server's root.
 pub(crate) async fn name<N: Network>(client: &Rc<Client<N>>, call: NameCall) -> io::Result<Answer> {
-    if let NameCall::Mirror { .. } = call {
-        return Err(Errno::NOSYS.into()); // It never leaves its node.
-    }
     let (request, payload) = call.encode()?;
     let (value, bytes) = client.call(request, payload, call.is_once()).await?;
     Ok(match call {

@@ -141,12 +141,7 @@ impl Opened {
         self.files.get(&handle)?.gone
     }
 
-    /// The name of an open file, from the server's root, to be printed.
-    pub(super) fn name(&self, handle: u32) -> Option<String> {
-        self.files.get(&handle).map(|file| file.path.escape_ascii().to_string())
-    }
-
-    /// The same, as it is.
+    /// The path of an open file from the server's root.
     pub(super) fn path(&self, handle: u32) -> Option<Vec<u8>> {
         self.files.get(&handle).map(|file| file.path.clone())
     }

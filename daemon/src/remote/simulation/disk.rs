@@ -201,10 +201,6 @@ impl Storage for SimDisk {
         Ok(())
     }
 
-    async fn stand_in(&self, file: &Open, _: u64, _: bool) -> io::Result<Open> {
-        Ok(*file)
-    }
-
     async fn read(&self, file: &Open, at: u64, into: Buffers) -> io::Result<usize> {
         let Disk { reads, reads_max, .. } = &*self.disk;
         reads.set(reads.get() + 1);

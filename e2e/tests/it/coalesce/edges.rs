@@ -99,10 +99,10 @@ fn files_can_be_removed_where_the_disk_is_full() {
             let script =
                 format!("{write}sleep 0.1; {fill}cat /dev/zero >\"$0/big\" 2>/dev/null; exit 0");
             let output = crate::harness::run(&mut run(&script), SOON);
-            assert!(!output.status.success(), "{}", text(&output.stderr));
             // A page that `big` left may be room enough to close it all the same.
             let is_open = file.with_extension("sion.journal").exists();
             crate::harness::note(if is_open { "it is left open" } else { "it is closed" });
+            assert!(!is_open || !output.status.success(), "{}", text(&output.stderr));
         }
         let found = succeed(&mut run("set -e; cd \"$0\"; rm -f big 1 2; ls"), SOON);
         assert_eq!(found, "3\n4\n");

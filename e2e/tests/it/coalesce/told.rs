@@ -183,26 +183,6 @@ fn a_multifile_that_was_closed_and_is_cut_short_is_left_as_it_is() {
     succeed(&mut multifile(&["verify"], &left), SOON);
 }
 
-/// A static program, or the kernel with a core dump.
-#[test]
-fn stray_in_a_current_folder_is_kept_and_told_of() {
-    let folder = Folder::new();
-    let script = "cd \"$0\"; echo known >known; mkdir sub; cd sub; \
-        env -u LD_PRELOAD sh -c 'echo stray >stray; : >../empty'; ls";
-    let mut command = coalescing(&folder);
-    command.env("KAKEHI_VIEW", "none").args(["sh", "-c", script]).arg(local(&folder));
-    let output = run(&mut command, SOON);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    for (name, content) in [("sub/stray", "stray\n"), ("empty", "")] {
-        let place = local(&folder).join(name);
-        assert_eq!(fs::read_to_string(&place).expect("kept"), content);
-        let line = format!("kakehi: {}: ", place.display());
-        assert_eq!(said.lines().filter(|said| said.starts_with(&line)).count(), 1, "{said}");
-    }
-    assert!(!local(&folder).join("known").exists());
-}
-
 #[test]
 fn multifile_that_is_removed_under_a_run_is_told_of() {
     let folder = Folder::new();

@@ -122,7 +122,7 @@ fn flock_of_the_shell_excludes_whoever_else_asks() {
         kill $!; wait $!; flock lock true || exit 6; \
         ( flock 9; flock -n lock true && exit 1; exit 0 ) 9>lock || exit 7; \
         flock lock true || exit 8; \
-        exec 8<lock; flock 8 && exit 9; exit 42";
+        exec 8<lock; flock 8 || exit 9; exit 42";
     let output = run(server.run(&folder).args(["bash", "-c", script]).arg(local(&folder)), LONG);
     assert_eq!(output.status.code(), Some(42), "{}", text(&output.stderr));
     server.end();

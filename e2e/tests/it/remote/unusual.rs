@@ -1,11 +1,11 @@
 //! Programs in a remote folder that end in part, or come past the library.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use super::local;
 use crate::{
     calls::Calls,
-    harness::{Folder, SOON, program, run, succeed, text, wait_for},
+    harness::{Folder, SOON, program, run, succeed, text},
     remote::server::{Scheme, Server},
 };
 
@@ -19,22 +19,6 @@ fn a_program_whose_first_thread_has_ended_writes_its_files() {
     command.args(["sh", "-c", script]).arg(local(&folder)).arg(program("leaderless"));
     succeed(&mut command, SOON);
     assert_eq!(fs::read_to_string(server.job().join("file")).expect("written"), "alive\n");
-    server.end();
-}
-
-/// Nothing can be done for them, so it is told, not found out later.
-#[test]
-fn what_a_program_without_the_library_writes_in_a_remote_folder_is_told_of() {
-    let folder = Folder::new();
-    let server = Server::start(&folder, Scheme::Tcp);
-    let script = "cd \"$0\" && env -u LD_PRELOAD /bin/sh -c 'echo x >unseen'";
-    let mut command = server.run(&folder);
-    command.env("KAKEHI_VIEW", "none");
-    let output = run(command.args(["sh", "-c", script]).arg(local(&folder)), SOON);
-    let said = text(&output.stderr);
-    let path = local(&folder).join("unseen").display().to_string();
-    let told = |line: &str| line.contains(&path) && line.contains("cannot serve");
-    assert!(output.status.code() == Some(125) && said.lines().any(told), "{said}");
     server.end();
 }
 
@@ -100,42 +84,22 @@ fn what_is_written_when_all_else_has_ended_is_the_servers() {
     server.end();
 }
 
-/// By its number, as libc opens it then, a remote file can be opened to be read only.
+/// By its number, as libc opens it then: the file is the view's by that time.
 #[test]
-fn a_stream_that_is_opened_once_more_without_a_name_loses_nothing() {
+fn streams_that_are_opened_once_more_without_a_name_are_as_native_ones() {
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
-    for (mode, said) in [
-        ("r", "read 7 written, closed 0\n"),
-        ("r+", "Operation not supported\n"),
-        ("w", "Operation not supported\n"),
-        ("w+", "Operation not supported\n"),
-        ("a", "Operation not supported\n"),
-    ] {
-        let mut command = server.run(&folder);
-        command.arg(program("reopened")).arg(local(&folder).join(mode)).arg(mode);
-        assert_eq!(succeed(&mut command, SOON), said, "{mode}");
-        let found = fs::read_to_string(server.job().join(mode));
-        assert_eq!(found.ok().as_deref(), Some("written"), "{mode}");
-    }
-    server.end();
-}
-
-/// A pipe stands for what is written under the number of a standard stream.
-#[test]
-fn a_standard_stream_that_is_opened_once_more_without_a_name_loses_nothing() {
-    let folder = Folder::new();
-    let server = Server::start(&folder, Scheme::Tcp);
-    for (mode, said, content) in [
-        ("r", "Operation not supported\n", "written"),
-        ("a+", "Operation not supported\n", "written"),
-        ("a", "read 0 , closed 0\n", "written once more"),
-    ] {
-        let mut command = server.run(&folder);
-        command.arg(program("reopened")).arg(local(&folder).join(mode)).args([mode, "standard"]);
-        assert_eq!(succeed(&mut command, SOON), said, "{mode}");
-        let found = || fs::read_to_string(server.job().join(mode)).ok();
-        assert!(wait_for(SOON, || found().as_deref() == Some(content)), "{mode}: {:?}", found());
+    for standard in [None, Some("standard")] {
+        for mode in ["r", "r+", "w", "w+", "a", "a+"] {
+            let native = folder.join(mode);
+            let mut command = Command::new(program("reopened"));
+            let expected = succeed(command.arg(&native).arg(mode).args(standard), SOON);
+            let mut command = server.run(&folder);
+            command.arg(program("reopened")).arg(local(&folder).join(mode)).arg(mode);
+            assert_eq!(succeed(command.args(standard), SOON), expected, "{mode} {standard:?}");
+            let found = fs::read_to_string(server.job().join(mode));
+            assert_eq!(found.ok(), fs::read_to_string(&native).ok(), "{mode} {standard:?}");
+        }
     }
     server.end();
 }

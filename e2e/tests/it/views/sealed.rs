@@ -20,7 +20,7 @@ use crate::{
 
 /// Writes past the library, then by it.
 const BOTH: &str = "LD_PRELOAD= sh -c 'echo lost >\"$0/lost\"' \"$0\" 2>/dev/null; echo $?; \
-    cd \"$0\" && echo kept >kept; cat kept";
+    echo kept | tee \"$0/kept\" >/dev/null; cat \"$0/kept\"";
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("there").permissions().mode() & 0o7777

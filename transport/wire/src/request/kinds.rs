@@ -39,13 +39,11 @@ impl Request {
             Self::SetTimes { .. } => Kind::SetTimes,
             Self::Access { .. } => Kind::Access,
             Self::FileSystem { .. } => Kind::FileSystem,
-            Self::Mirror { .. } => Kind::Mirror,
             Self::SyncFolder { .. } => Kind::SyncFolder,
             Self::Lease { .. } => Kind::Lease,
             Self::Share { .. } => Kind::Share,
             Self::Lock { .. } => Kind::Lock,
             Self::FindLock { .. } => Kind::FindLock,
-            Self::Adopt { .. } => Kind::Adopt,
             Self::Allocate { .. } => Kind::Allocate,
         }
     }

@@ -20,12 +20,7 @@ impl<N: Network> Client<N> {
         self.state.borrow().opened.why_gone(handle)
     }
 
-    /// The name of an open file, from the server's root, to be printed.
-    pub(crate) fn name_of(&self, handle: u32) -> Option<String> {
-        self.state.borrow().opened.name(handle)
-    }
-
-    /// The same, as it is.
+    /// The path of an open file from the server's root.
     pub(crate) fn path_of(&self, handle: u32) -> Option<Vec<u8>> {
         self.state.borrow().opened.path(handle)
     }
