@@ -37,8 +37,12 @@ impl AbsolutePath {
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
         }
-        let mut named = 0u32;
-        for part in path.split(|byte| *byte == b'/') {
+        let (mut named, mut rest) = (0u32, path);
+        if is_in_full(path) {
+            this.push(path)?;
+            rest = &[];
+        }
+        for part in rest.split(|byte| *byte == b'/') {
             match part {
                 b"" | b"." => {}
                 b".." => {
@@ -130,6 +134,12 @@ impl AbsolutePath {
         self.len += part.len();
         Some(())
     }
+}
+
+/// True if a path is one as the daemon is sent; of some that are, false.
+fn is_in_full(path: &[u8]) -> bool {
+    let is_odd = |pair: &[u8]| matches!(pair, [b'/', b'/' | b'.']);
+    path.starts_with(b"/") && !path.ends_with(b"/") && !path.windows(2).any(is_odd)
 }
 
 /// Makes a call that has room for paths in a frame of its own. Without rules nobody needs it, and a

@@ -129,7 +129,7 @@ impl Client {
         }
         let connection = self.connection()?;
         let names = &connection.job.shared().names;
-        if !names.is_offered() || !connection.is_living() {
+        if !names.is_offered() {
             return None;
         }
         // A handler that has interrupted one asks.

@@ -114,8 +114,8 @@ impl Slots {
 
     /// Takes the lowest free slot; `None` when there is none, or the credit is used up.
     fn take(&mut self, of: Holder) -> Option<u32> {
-        let held: u32 = self.held.iter().map(|word| word.count_ones()).sum();
-        if of == Holder::Daemon && held >= self.credit {
+        let held = || self.held.iter().map(|word| word.count_ones()).sum::<u32>();
+        if of == Holder::Daemon && held() >= self.credit {
             return None;
         }
         let (slot, used) = (0..).zip(&mut self.used).find(|(_, used)| **used == 0)?;

@@ -28,6 +28,8 @@ use crate::{
 const BLOCK_LEN: u64 = 512;
 /// Bytes that are best read at a time.
 const READ_LEN: u64 = 4096;
+/// Bytes of the shortest name in a listing.
+const NAME_LEN_MIN: usize = 3;
 
 /// Executes a call whose paths start at the root of a multifile.
 pub(super) async fn execute(
@@ -268,6 +270,13 @@ fn listing(names: Vec<(NameKind, &[u8])>, from: u64, room: usize) -> Vec<u8> {
     let mut names: Vec<_> =
         names.into_iter().map(|(kind, name)| (hash(name), kind, name)).collect();
     names.retain(|(hash, ..)| *hash > from);
+    // Only so many have room, if they are as short as names can be.
+    let most = room / NAME_LEN_MIN + 1;
+    if most < names.len() {
+        let (_, (last, ..), _) = names.select_nth_unstable_by_key(most, |(hash, ..)| *hash);
+        let last = *last;
+        names.retain(|(hash, ..)| *hash <= last);
+    }
     names.sort_unstable();
     let mut bytes = vec![0; room];
     let mut listing = ListingWriter::new(&mut bytes);

@@ -23,7 +23,12 @@ use rustix::{
 use shm::NameHash;
 use wire::{Place, PlaceName};
 
-use super::{dense::Small, inodes::Live, tree::Found, volume::Volume};
+use super::{
+    dense::Small,
+    inodes::Live,
+    tree::{Found, NamedFile, Tree},
+    volume::Volume,
+};
 use crate::{bundles::Entry, node::Node, remote::device_of};
 
 /// Physical files that clients read; bytes in others are asked for.
@@ -195,10 +200,10 @@ impl Places {
         }
     }
 
-    /// Shows an inode that has no entry, and this name.
-    fn show_new(&self, volume: &Volume, inode: u64, folder: u64, name: &[u8]) {
-        let Some((place, hash)) = self.place_in(volume, inode, folder, name) else { return };
-        if let Some(entry) = self.enter((number_of(volume), inode), hash) {
+    /// Shows a file of one name that has no entry.
+    fn show_new(&self, volume: &Volume, tree: &Tree, file: &NamedFile<'_>) {
+        let Some((place, hash)) = self.place_in(volume, tree, file) else { return };
+        if let Some(entry) = self.enter((tree.number(), file.inode), hash) {
             self.table.shared().show(entry, &place.encode());
         }
     }
@@ -220,6 +225,7 @@ impl Places {
             self.used.set(next + 1);
             Some(next).filter(|next| *next < self.table.shared().capacity())
         };
+        self.make_room(1);
         let reused = self.free.borrow_mut().pop();
         let entry = reused.or_else(|| if self.is_full() { None } else { next() })?;
         self.table.shared().hide(entry);
@@ -229,6 +235,17 @@ impl Places {
         }
         self.known.borrow_mut().insert(key, (entry, hash));
         Some(entry)
+    }
+
+    /// Has slots for so many files more.
+    fn make_room(&self, count: usize) {
+        let (known, table) = (self.known.borrow(), self.table.shared());
+        if table.make_room(known.len() + count) {
+            for (entry, hash) in known.values() {
+                // One without a slot is asked for.
+                table.enter(*hash, *entry);
+            }
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -249,31 +266,24 @@ impl Places {
         let (folder, name) = (name.0, &name.1[..]);
         let found = tree.named_in(folder, name).filter(|found| *found == inode);
         found.filter(|_| volume.resting.folders.borrow().contains(&folder))?;
-        self.place_in(volume, inode, folder, name)
+        let node = tree.file_of_one_name(inode)?;
+        self.place_in(volume, &tree, &NamedFile { folder, name, inode, node })
     }
 
     /// The same of a file that has this name in a folder whose files are shown.
-    fn place_in(
-        &self,
-        volume: &Volume,
-        inode: u64,
-        folder: u64,
-        name: &[u8],
-    ) -> Option<(Place, u64)> {
-        let tree = volume.tree.borrow();
-        let node = volume.users.now(inode, tree.file_of_one_name(inode)?.clone());
-        let size = volume.size(&node);
-        let (source, at) = match node.task {
-            Some(task) if size > 0 => {
-                let stream = volume.stream(task).ok()?;
-                (self.source(volume, stream.member())?, stream.whole_at()?)
-            }
-            _ => (0, 0),
+    fn place_in(&self, volume: &Volume, tree: &Tree, file: &NamedFile<'_>) -> Option<(Place, u64)> {
+        let NamedFile { folder, name, inode, node } = *file;
+        let node = volume.users.now(inode, node.clone());
+        let stream = node.task.map(|task| volume.stream(task)).transpose().ok()?;
+        let size = stream.as_ref().map_or(0, |stream| stream.len());
+        let (source, at) = match stream.filter(|_| size > 0) {
+            Some(stream) => (self.source(volume, stream.member())?, stream.whole_at()?),
+            None => (0, 0),
         };
         let kept = if volume.is_writable { 7 } else { 5 };
         let rights = u8::try_from(tree.rights(&node) & kept).ok()?;
         let place = Place {
-            device: device_of(number_of(volume)),
+            device: device_of(tree.number()),
             folder,
             inode,
             mode: node.mode,
@@ -352,12 +362,14 @@ impl Volume {
         }
         let (tree, disturbed) = (self.tree.borrow(), self.resting.disturbed.borrow());
         let is_paused = self.resting.pauses.get() > 0;
+        places.make_room(tree.names_of(folder).len());
         let mut later = Vec::new();
-        for (name, inode) in tree.files_of(folder) {
+        for file in tree.files_of(folder) {
+            let inode = file.inode;
             if is_paused || disturbed.contains_key(&inode) || places.knows(self, inode) {
-                later.push((inode, Some((folder, name.to_vec()))));
+                later.push((inode, Some((folder, file.name.to_vec()))));
             } else {
-                places.show_new(self, inode, folder, name);
+                places.show_new(self, &tree, &file);
             }
         }
         drop((tree, disturbed));

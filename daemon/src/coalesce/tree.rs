@@ -13,6 +13,8 @@ use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is
 use rustix::{fs::RenameFlags, io::Errno};
 use wire::NameKind;
 
+pub(super) use self::claimed::NamedFile;
+
 /// Links that a name may lead through, as in the kernel.
 const LINKS_MAX: usize = 40;
 /// Names that a path may have, with those of the links in it.

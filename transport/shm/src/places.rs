@@ -3,7 +3,9 @@
 //! otherwise.
 //!
 //! An index of slots by a hash of the name leads to entries: a sequence and words that the owner of
-//! the table gives a meaning. The sequence is odd while the daemon changes what the entry is about,
+//! the table gives a meaning. As many slots are in use as the entries need: few share the reader's
+//! caches with the entries. Whoever looks while that number changes may not find what is there. The
+//! sequence is odd while the daemon changes what the entry is about,
 //! also when that is elsewhere, as the bytes of a file. Whoever finds the same even sequence before
 //! and after a look has seen one state.
 //!
@@ -24,6 +26,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 pub const PLACE_WORDS: usize = if cfg!(loom) { 2 } else { 23 };
 /// Slots of the index: twice as many as entries, and a power of two.
 const SLOTS: usize = 2 * ENTRIES;
+/// Those in use at first.
+const FIRST_SLOTS: usize = 1 << 10;
 /// Files that a table has room for.
 const ENTRIES: usize = CAPACITY as usize;
 const CAPACITY: u32 = if cfg!(miri) { 1 << 10 } else { 1 << 18 };
@@ -31,7 +35,8 @@ const CAPACITY: u32 = if cfg!(miri) { 1 << 10 } else { 1 << 18 };
 const PROBES: usize = 32;
 /// In a slot whose entry is elsewhere by now; no entry has this number.
 const LEFT: u64 = u32::MAX as u64;
-const _: () = assert!(SLOTS.is_power_of_two() && PROBES <= SLOTS && (CAPACITY as u64) < LEFT);
+const _: () = assert!(SLOTS.is_power_of_two() && (CAPACITY as u64) < LEFT);
+const _: () = assert!(FIRST_SLOTS <= SLOTS && PROBES <= FIRST_SLOTS);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Entry>() == 192);
 
@@ -109,6 +114,8 @@ impl Entry {
 pub struct PlacesShared {
     /// 1 as long as the daemon keeps it.
     kept: AtomicU64,
+    /// How often the slots in use have been doubled.
+    doublings: AtomicU64,
     /// The number of an entry plus one, below the other half of the hash.
     slots: [AtomicU64; SLOTS],
     entries: [Entry; ENTRIES],
@@ -190,6 +197,20 @@ impl PlacesShared {
         words
     }
 
+    /// Has slots for so many entries. True: no hash leads anywhere now, so all that are known are to
+    /// be [entered](Self::enter) anew.
+    pub fn make_room(&self, count: usize) -> bool {
+        let before = self.used().len();
+        if count.saturating_mul(2) <= before || before == SLOTS {
+            return false;
+        }
+        self.used().iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+        let wanted = count.saturating_mul(4).checked_next_power_of_two().unwrap_or(SLOTS);
+        let doublings = (wanted.min(SLOTS) / FIRST_SLOTS).ilog2();
+        self.doublings.store(doublings.into(), Ordering::Release);
+        true
+    }
+
     /// Has a hash lead to an entry; false: there is no slot for it.
     pub fn enter(&self, hash: u64, entry: u32) -> bool {
         let is_free = |slot: &&AtomicU64| matches!(slot.load(Ordering::Relaxed), 0 | LEFT);
@@ -209,10 +230,17 @@ impl PlacesShared {
         self.entries.get(entry as usize)
     }
 
+    /// The slots in use.
+    fn used(&self) -> &[AtomicU64] {
+        let doublings = self.doublings.load(Ordering::Acquire).min(u64::from(SLOTS.ilog2()));
+        self.slots.get(..FIRST_SLOTS << doublings).unwrap_or(&self.slots)
+    }
+
     fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicU64> {
-        let first = usize::try_from(hash).unwrap_or(0) % SLOTS;
-        let slots = self.slots.iter().skip(first).chain(self.slots.iter().take(first));
-        slots.take(PROBES)
+        let used = self.used();
+        let first = usize::try_from(hash).unwrap_or(0) & (used.len() - 1);
+        let (before, after) = used.split_at(first);
+        after.iter().chain(before).take(PROBES)
     }
 }
 
@@ -326,6 +354,26 @@ mod tests {
         assert!(!table.enter(9, 1000));
         table.leave(9, 3);
         assert!(table.enter(9, 1000));
+    }
+
+    #[test]
+    fn entries_are_found_again_with_more_slots() {
+        let table = table();
+        let hash = |entry: u32| u64::from(entry).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut entered = 0;
+        let grown = (0..table.capacity()).filter(|entry| {
+            let has_grown = table.make_room(*entry as usize + 1);
+            let from = if has_grown { 0 } else { *entry };
+            entered += (from..=*entry).filter(|entry| table.enter(hash(*entry), *entry)).count();
+            table.hide(*entry);
+            table.show(*entry, &words(u64::from(*entry)));
+            has_grown
+        });
+        assert!(grown.count() <= SLOTS.ilog2() as usize);
+        let find = |entry: &u32| table.find(hash(*entry), |words| words[0] == u64::from(*entry));
+        let found = (0..table.capacity()).filter(|entry| find(entry).is_some()).count();
+        assert!(found > ENTRIES * 99 / 100, "{found} of {ENTRIES}");
+        assert!(entered >= found);
     }
 
     #[test]

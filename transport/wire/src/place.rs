@@ -132,10 +132,11 @@ impl Place {
     #[must_use]
     pub fn is_of(words: &[u64; WORDS], (device, folder): (u64, u64), name: &[u8]) -> bool {
         let [its_device, its_folder, _, _, _, rest, ..] = *words;
-        let its_name = words.last_chunk().copied().unwrap_or_default();
+        let its_name = words.iter().skip(HEAD);
+        // Words behind a name of this length are zero in both.
         (its_device, its_folder) == (device, folder)
             && rest & 0xff == name.len() as u64
-            && its_name == name_words(name)
+            && its_name.zip(name.chunks(8)).all(|(word, bytes)| *word == name_word(bytes))
     }
 
     /// Its status.
@@ -164,13 +165,18 @@ impl Place {
 fn name_words(name: &[u8]) -> [u64; WORDS - HEAD] {
     let mut words = [0; WORDS - HEAD];
     for (word, bytes) in words.iter_mut().zip(name.chunks(8)) {
-        let mut padded = [0; 8];
-        if let Some(part) = padded.get_mut(..bytes.len()) {
-            part.copy_from_slice(bytes);
-        }
-        *word = u64::from_le_bytes(padded);
+        *word = name_word(bytes);
     }
     words
+}
+
+/// Up to eight bytes, the first one lowest.
+#[inline]
+fn name_word(bytes: &[u8]) -> u64 {
+    match <[u8; 8]>::try_from(bytes) {
+        Ok(bytes) => u64::from_le_bytes(bytes),
+        Err(_) => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,14 @@ use shm::NameHash;
 
 use super::{Found, Tree, Wish};
 
+/// A file that has one name.
+pub(in crate::coalesce) struct NamedFile<'a> {
+    pub(in crate::coalesce) folder: u64,
+    pub(in crate::coalesce) name: &'a [u8],
+    pub(in crate::coalesce) inode: u64,
+    pub(in crate::coalesce) node: &'a Node,
+}
+
 impl Tree {
     /// Numbers that nobody but the caller gives to inodes: so many from the one returned on.
     pub(in crate::coalesce) fn reserve(&mut self, count: u64) -> u64 {
@@ -54,11 +62,13 @@ impl Tree {
         names?.get(name).copied()
     }
 
-    /// The names of files in a folder, and the files.
-    pub(in crate::coalesce) fn files_of(&self, folder: u64) -> impl Iterator<Item = (&[u8], u64)> {
+    /// The files in a folder that have no other name.
+    pub(in crate::coalesce) fn files_of(&self, folder: u64) -> impl Iterator<Item = NamedFile<'_>> {
         let names = self.catalogue.names(folder).into_iter().flatten();
-        let is_file = |inode: &u64| self.node(*inode).is_some_and(Node::is_file);
-        names.filter(move |(_, inode)| is_file(inode)).map(|(name, inode)| (&name[..], *inode))
+        names.filter_map(move |(name, inode)| {
+            let node = self.catalogue.file_of_one_name(*inode)?;
+            Some(NamedFile { folder, name, inode: *inode, node })
+        })
     }
 
     /// All names in a folder, whoever may know them.
