@@ -80,6 +80,7 @@ fn sqlite_writes_the_same_bytes() {
 
 #[test]
 fn remote_programs_write_the_same_bytes_over_tcp() {
+    crate::views::needs_view!();
     [LAMMPS, QE, TAR].iter().for_each(|workload| workload.compare_remote(Scheme::Tcp));
 }
 
@@ -90,6 +91,7 @@ fn remote_programs_write_the_same_bytes_over_ucx() {
 
 #[test]
 fn remote_programs_write_the_same_bytes_between_two_nodes() {
+    crate::views::needs_view!();
     for scheme in [Scheme::Tcp, Scheme::Ucx] {
         [LAMMPS, QE, TAR].iter().for_each(|workload| workload.compare_apart(scheme));
     }

@@ -83,6 +83,7 @@ pub(crate) fn kill_all(folder: &Folder) {
 
 #[test]
 fn shell_works_in_a_coalesced_folder_as_in_its_own_and_another_run_goes_on() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let script = "set -e; cd \"$0\"; echo hello >a; cat a; echo more >>a; wc -l <a; cp a b; \
         mkdir -p d/e; mv b d/e/; ln -s a link; readlink link; cat link; ln a hard; chmod 640 a; \
@@ -125,6 +126,7 @@ fn shell_works_in_a_coalesced_folder_as_in_its_own_and_another_run_goes_on() {
 /// Expected differences are those of a server, and operations that only a kernel's file system has.
 #[test]
 fn calls_come_to_what_they_do_natively_but_for_what_is_documented() {
+    crate::views::needs_view!();
     let Some(program) = python("coalesced file calls", "fileset") else { return };
     let folder = Folder::new();
     let [python, script] = &program;
@@ -193,6 +195,7 @@ fn locks_hold_between_processes() {
 /// More files than a physical file has tasks for.
 #[test]
 fn thousands_of_files_of_many_processes_are_a_few_physical_files() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let script = "mkdir \"$0/d\"; for p in 0 1 2 3 4 5 6 7; do ( for i in $(seq 300); do \
         echo \"rank $p file $i\" >\"$0/d/$p.$i\"; done ) & done; wait; ls \"$0/d\" | wc -l";
@@ -246,6 +249,7 @@ fn small_files_take_little_more_than_their_bytes() {
 /// The command comes with the library there, whose folders are not its own.
 #[test]
 fn shell_that_has_what_env_prints_starts_runs_and_daemons() {
+    crate::views::needs_view!();
     let script = "set -e; eval \"$(\"$0\" env --coalesce local=kept.sion)\"\n\
         work='mkdir local/d; echo hello >local/d/a; ls local local/d; cat local/d/a; \
         rm -r local/d'\n\
@@ -267,6 +271,7 @@ fn shell_that_has_what_env_prints_starts_runs_and_daemons() {
 /// The job is killed as a whole: what its programs had completed is there for the next one.
 #[test]
 fn what_was_closed_survives_the_death_of_everything() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut rng = random("a killed job that coalesces");
     let mut count = 0;
@@ -303,6 +308,7 @@ fn what_was_closed_survives_the_death_of_everything() {
 
 #[test]
 fn nothing_is_lost_or_done_twice_when_a_server_that_coalesces_is_killed() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut server = Server::start_coalescing(&folder, Scheme::Tcp);
     let mut rng = random("kills of a server that coalesces");
@@ -324,6 +330,7 @@ fn nothing_is_lost_or_done_twice_when_a_server_that_coalesces_is_killed() {
 /// A server that ends in order is waited for as one that was killed, and nothing is lost.
 #[test]
 fn programs_go_on_when_a_server_that_coalesces_is_started_anew() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut server = Server::start_coalescing(&folder, Scheme::Tcp);
     let mut program = start_rounds(&folder, &mut server.run(&folder), 200);
@@ -344,6 +351,7 @@ fn programs_go_on_when_a_server_that_coalesces_is_started_anew() {
 /// Two nodes write through one server into one multifile.
 #[test]
 fn nodes_share_a_multifile_of_a_server() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start_coalescing(&folder, Scheme::Tcp);
     let write = "for i in $(seq 50); do seq $i >\"$0/$1.$i\" || exit 1; done";
@@ -422,6 +430,7 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
 
 #[test]
 fn a_writer_of_one_file_is_served_by_the_program_it_is() {
+    crate::views::needs_view!();
     // The same program, as it is and in a multifile.
     for name in ["corners", "chosen", "real"] {
         let folder = Folder::new();

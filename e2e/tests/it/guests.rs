@@ -42,6 +42,7 @@ const MANY: &str = "cd \"$0\" && for i in $(seq 1 70); do echo $i >f$i; done && 
 
 #[test]
 fn links_planted_beside_a_multifile_are_replaced_and_not_followed() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let (local, kept) = (folder.join("local"), folder.join("kept.sion"));
     let flag = format!("{}={}", local.display(), kept.display());
@@ -61,6 +62,7 @@ fn links_planted_beside_a_multifile_are_replaced_and_not_followed() {
 
 #[test]
 fn multifile_below_a_servers_root_is_out_of_its_clients_reach() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     fs::create_dir_all(folder.join("root/job")).expect("folders");
     let precious = plant_links(&folder, &folder.join("root/job/kept.sion"));

@@ -183,8 +183,8 @@ fn a_daemon_that_is_signalled_with_its_job_serves_the_programs_to_their_end() {
     let folder = Folder::new();
     let (local, kept) = (folder.join("local"), folder.join("kept.sion"));
     let flag = format!("{}={}", local.display(), kept.display());
-    let script = "trap 'sleep 0.5; echo saved >\"$0/checkpoint\"; exit $?' TERM; \
-                  echo ready; while :; do sleep 0.05; done";
+    let script = "trap 'sleep 0.5; echo saved | tee \"$0/checkpoint\" >/dev/null; exit $?' \
+                  TERM; echo ready; while :; do sleep 0.05; done";
     let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
     let mut running = ready(command.args(["sh", "-c", script]).arg(&local));
     let daemon = the_daemon(&folder);

@@ -366,6 +366,7 @@ fn a_daemon_works_where_limits_are_tight() {
 
 #[test]
 fn a_server_without_descriptors_says_so_once_and_serves_when_it_has_them() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let few = ["prlimit", "--nofile=64:64"].map(Path::new);
     let server = Server::start_under(&few, &folder, Scheme::Tcp);
@@ -417,6 +418,7 @@ fn io_uring_asked_for_and_forbidden_is_told_and_done_without() {
 /// As in containers, and where `kernel.io_uring_disabled` is 2: sockets need no ring.
 #[test]
 fn remote_files_are_served_where_io_uring_is_forbidden() {
+    crate::views::needs_view!();
     let forbid = program("forbid");
     for scheme in [Scheme::Tcp, Scheme::Ucx] {
         if !scheme.is_here("a server without io_uring") {

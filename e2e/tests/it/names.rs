@@ -34,6 +34,7 @@ fn says(command: &mut Command, words: &[&str]) -> String {
 
 #[test]
 fn names_that_the_kernel_refuses_are_refused_alike() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let native = folder.join("native");
     fs::create_dir(&native).expect("a folder");
@@ -50,6 +51,7 @@ fn names_that_the_kernel_refuses_are_refused_alike() {
 
 #[test]
 fn open_that_creates_never_fails_beside_an_unlink() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     for Way { flags, folder: place } in ways(&folder) {
         let flags: Vec<_> = flags.iter().map(String::as_str).collect();
@@ -131,6 +133,7 @@ fn made_below_an_acl(mut command: Command, place: &str) -> String {
 
 #[test]
 fn default_acl_of_a_folder_takes_the_place_of_the_umask() {
+    crate::views::needs_view!();
     const ACL: [&str; 3] = ["-d", "-m", "u::rwx,g::rwx,o::r-x"];
     let folder = Folder::new();
     let places = ["native", "delegated", "root", "root/job"].map(|name| folder.join(name));

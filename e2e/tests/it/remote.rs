@@ -101,6 +101,7 @@ pub(crate) fn local(folder: &Folder) -> PathBuf {
 // ---- what a program finds
 
 fn shell_works_in_a_remote_folder_as_in_its_own(scheme: Scheme) {
+    crate::views::needs_view!();
     let (folder, native) = (Folder::new(), tempfile::tempdir().expect("folder"));
     let server = Server::start(&folder, scheme);
     let script = "set -e; cd \"$0\"; echo hello >a; cat a; echo more >>a; wc -l <a; cp a b; \
@@ -217,6 +218,7 @@ fn garbage_on_the_port_hurts_nobody(scheme: Scheme) {
 // ---- what goes wrong
 
 fn nothing_is_lost_or_done_twice_when_the_server_is_killed(scheme: Scheme) {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut server = Server::start(&folder, scheme);
     let mut rng = random("server kills");
@@ -244,6 +246,7 @@ fn nothing_is_lost_or_done_twice_when_the_server_is_killed(scheme: Scheme) {
 }
 
 fn program_outlives_a_network_that_stalls_cuts_and_drops(scheme: Scheme) {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, scheme);
     let mut rng = random("network");
@@ -264,6 +267,7 @@ fn program_outlives_a_network_that_stalls_cuts_and_drops(scheme: Scheme) {
 }
 
 fn server_that_stands_still_is_waited_for(scheme: Scheme) {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, scheme);
     let mut program = start_rounds(&folder, &mut server.run(&folder), 100);
@@ -276,6 +280,7 @@ fn server_that_stands_still_is_waited_for(scheme: Scheme) {
 }
 
 fn server_that_stays_away_is_an_error_in_time_and_for_good(scheme: Scheme) {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut server = Server::start(&folder, scheme);
     let script = "cd \"$0\"; echo one >a || exit 1; echo begun; read line; \
@@ -308,6 +313,7 @@ fn server_that_stays_away_is_an_error_in_time_and_for_good(scheme: Scheme) {
 }
 
 fn what_a_killed_program_had_accepted_arrives(scheme: Scheme) {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, scheme);
     for round in 1..=5 {

@@ -26,6 +26,7 @@ type Fault = fn(&Namespaces, &Folder) -> Result<(), String>;
 
 #[test]
 fn link_that_goes_down_and_up_costs_time_only() {
+    crate::views::needs_view!();
     survives("a link that goes down", |namespaces, folder| {
         namespaces.link(false)?;
         assert_stands_still(folder, Duration::from_secs(3));
@@ -35,6 +36,7 @@ fn link_that_goes_down_and_up_costs_time_only() {
 
 #[test]
 fn partition_costs_time_only() {
+    crate::views::needs_view!();
     survives("a partition", |namespaces, folder| {
         namespaces.drop_packets("-A", &[])?;
         // Longer than the client waits for a server that says nothing.
@@ -46,6 +48,7 @@ fn partition_costs_time_only() {
 
 #[test]
 fn packets_that_are_lost_cost_time_only() {
+    crate::views::needs_view!();
     survives("packet loss", |namespaces, _| {
         let some = ["-m", "statistic", "--mode", "random", "--probability", "0.2"];
         namespaces.drop_packets("-A", &some)?;
@@ -58,6 +61,7 @@ fn packets_that_are_lost_cost_time_only() {
 /// The kernel would send it again for a minute or more, when others may have written the file.
 #[test]
 fn what_has_failed_in_a_partition_does_not_happen_after_it() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let nodes = match Nodes::start(&folder, Scheme::Tcp) {
         Ok(nodes) => nodes,
@@ -87,6 +91,7 @@ fn what_has_failed_in_a_partition_does_not_happen_after_it() {
 /// UCX looks at a node's devices but once.
 #[test]
 fn network_that_comes_up_after_the_server_is_used() {
+    crate::views::needs_view!();
     for scheme in [Scheme::Tcp, Scheme::Ucx] {
         if !scheme.is_here("a network that comes up late") {
             return;

@@ -167,6 +167,7 @@ fn each_rank_has_its_server() {
 
 #[test]
 fn each_file_has_its_server_whoever_asks() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let gates = start_apart(&folder);
     let write = "cd \"$0\"; for i in $(seq 60); do echo $i >f$i; done";
@@ -229,6 +230,7 @@ fn servers_that_are_away_are_done_without_and_named() {
 
 #[test]
 fn nothing_is_lost_when_one_of_two_servers_of_a_root_is_killed() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut gates = [Gate::start(&folder, "root"), Gate::start(&folder, "root")];
     let mut rng = random("one of two servers");
@@ -303,6 +305,7 @@ fn append_equally(scheme: Scheme) {
 /// Locks of clients of the other server are not its to wait for.
 #[test]
 fn server_that_is_started_anew_waits_for_no_locks_that_another_server_has() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut gates = [Gate::start(&folder, "root"), Gate::start(&folder, "root")];
     // Of so many files each server has some.

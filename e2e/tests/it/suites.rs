@@ -228,6 +228,11 @@ enum Way {
 impl Way {
     const SERVED: [Self; 4] = [Self::Hybrid, Self::Delegate, Self::Coalesced, Self::Remote];
 
+    /// Those that this machine can serve.
+    fn served() -> impl Iterator<Item = Self> {
+        Self::SERVED.into_iter().filter(|way| !way.is_mapped() || can_mount("suites in views"))
+    }
+
     /// True if only a daemon or a server has the files.
     fn is_mapped(self) -> bool {
         matches!(self, Self::Coalesced | Self::Remote)
@@ -275,7 +280,7 @@ fn python_tests(modules: &[String]) {
             skip(module, "it does not load");
             continue;
         }
-        for way in Way::SERVED {
+        for way in Way::served() {
             let found = results(way, &folder, python, module);
             let is_same = |name: &str| found.get(name) == native.get(name);
             let is_run = |name: &str| {
@@ -338,7 +343,7 @@ fn stress<'a>(stressors: impl Iterator<Item = &'a str>) {
             skip(name, "it fails natively");
             continue;
         }
-        for way in Way::SERVED {
+        for way in Way::served() {
             let found = way.run(&folder, &words);
             let is_known = way.is_mapped() && NOT_STRESSED.iter().any(|(known, _)| *known == name);
             let said = text(&found.stderr);

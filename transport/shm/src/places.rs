@@ -197,8 +197,8 @@ impl PlacesShared {
         words
     }
 
-    /// Has slots for so many entries. True: no hash leads anywhere now, so all that are known are to
-    /// be [entered](Self::enter) anew.
+    /// Has slots for so many entries. True: no hash leads anywhere now, so all that are known are
+    /// to be [entered](Self::enter) anew.
     pub fn make_room(&self, count: usize) -> bool {
         let before = self.used().len();
         if count.saturating_mul(2) <= before || before == SLOTS {

@@ -117,6 +117,7 @@ fn small_files_need_few_system_calls_of_the_daemon() {
 /// Each begins as the maker of the file, or as one that opens it while another makes it.
 #[test]
 fn lines_that_several_append_to_new_files_are_all_there() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let script = "for file in $(seq 30); do \
         for writer in 1 2 3 4; do \"$1\" \"$0/$file\" 20 >/dev/null & done; wait; done; \

@@ -8,6 +8,7 @@ use crate::{calls::Calls, limits::Disk};
 /// A link beside the folder, one to a file in it, and one to where a file is to be.
 #[test]
 fn links_from_outside_lead_into_the_multifile() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start_coalescing(&folder, Scheme::Tcp);
     let root = folder.join("root");
@@ -34,6 +35,7 @@ fn links_from_outside_lead_into_the_multifile() {
 
 #[test]
 fn a_coalesced_folder_in_another_one_is_listed_there() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let flag = |at: &str, file: &str| {
         format!("{}={}", local(&folder).join(at).display(), folder.join(file).display())
@@ -75,6 +77,7 @@ fn a_character_set_is_refused_of_a_coalesced_file() {
 /// A multifile that was closed, and one that could not be.
 #[test]
 fn files_can_be_removed_where_the_disk_is_full() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let Some(disk) = Disk::mount(&folder, "disk") else { return };
     let file = disk.0.join("kept.sion");
@@ -119,6 +122,7 @@ fn files_can_be_removed_where_the_disk_is_full() {
 /// New files get their own physical file, so the others stay dense.
 #[test]
 fn a_defragmented_multifile_is_written_on() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let write = |from: u32, to: u32| {
         let script = "for i in $(seq $1 $2); do seq $i >\"$0/$i\"; done";
@@ -155,6 +159,7 @@ fn a_defragmented_multifile_is_written_on() {
 /// Of less than the first physical file takes else, and of less than a session does.
 #[test]
 fn small_files_are_coalesced_where_no_file_may_be_long() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     for (limit, memory) in [(60_000_000, ""), (40_000_000, ""), (10_000_000, "4MiB")] {
         let mut command = Command::new("prlimit");

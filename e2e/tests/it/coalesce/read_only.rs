@@ -20,6 +20,7 @@ fn may_be_written(folder: &Folder, may: bool) {
 
 #[test]
 fn any_number_of_runs_read_it_and_none_writes_it() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let before = made(&folder);
     let mut command = coalescing(&folder);
@@ -62,6 +63,7 @@ fn any_number_of_runs_read_it_and_none_writes_it() {
 
 #[test]
 fn a_folder_in_it_may_be_written_elsewhere() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let before = made(&folder);
     let inner = format!("{}={}", local(&folder).join("o/p").display(), folder.join("o").display());
@@ -78,6 +80,7 @@ fn a_folder_in_it_may_be_written_elsewhere() {
 
 #[test]
 fn one_that_was_not_closed_or_holds_nothing_is_refused() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     made(&folder);
     may_be_written(&folder, true);

@@ -30,6 +30,7 @@ fn status_names_the_multifiles_of_a_run_and_of_a_server() {
 
 #[test]
 fn a_multifile_that_cannot_be_closed_is_told_as_what_it_is() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let Some(disk) = Disk::mount(&folder, "disk") else { return };
     let file = disk.0.join("kept.sion");
@@ -82,6 +83,7 @@ fn a_start_that_fails_leaves_nothing() {
 
 #[test]
 fn a_run_that_changes_nothing_leaves_a_multifile_closed() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     succeed(coalescing(&folder).args(["sh", "-c", "echo a >\"$0/f\""]).arg(local(&folder)), SOON);
     let list = format!("ls -l --full-time {}*", kept(&folder).display());
@@ -93,6 +95,7 @@ fn a_run_that_changes_nothing_leaves_a_multifile_closed() {
 
 #[test]
 fn each_multifile_that_cannot_be_used_is_told_by_its_name_and_with_what_to_do() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let script = "echo >\"$0/a\"";
     succeed(coalescing(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
@@ -123,6 +126,7 @@ fn each_multifile_that_cannot_be_used_is_told_by_its_name_and_with_what_to_do() 
 
 #[test]
 fn a_folder_is_extracted_with_all_below_it() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let script = "cd \"$0\"; mkdir -p d/e f; echo a >d/a; echo b >d/e/b; ln -s a d/l; echo c >dc; \
         echo g >f/g";
@@ -156,6 +160,7 @@ fn a_folder_is_extracted_with_all_below_it() {
 /// Completed, it would look as if it had never held more.
 #[test]
 fn a_multifile_that_was_closed_and_is_cut_short_is_left_as_it_is() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let script = "for i in $(seq 40); do seq 500 >\"$0/$i\"; done";
     succeed(coalescing(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);

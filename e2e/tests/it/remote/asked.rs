@@ -11,6 +11,7 @@ use crate::{
 
 #[test]
 fn status_of_a_server_tells_where_it_listens_and_how_many_are_connected() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let socket = folder.join(format!("kakehi/{}", server.running.child.id()));

@@ -14,6 +14,7 @@ const DAMAGES: u32 = 8;
 
 #[test]
 fn bytes_changed_on_the_way_cost_time_only() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let proxy = Proxy::start(server.port);
@@ -37,6 +38,7 @@ fn bytes_changed_on_the_way_cost_time_only() {
 /// Nobody has to be able to end a job's wait for its server who can only listen at its port.
 #[test]
 fn server_with_another_key_at_the_port_does_not_end_the_wait() {
+    crate::views::needs_view!();
     let (folder, other) = (Folder::new(), Folder::new());
     let mut server = Server::start(&folder, Scheme::Tcp);
     let mut program = start_rounds(&folder, &mut server.run(&folder), ROUNDS);

@@ -14,6 +14,7 @@ use crate::{
 
 #[test]
 fn open_files_whose_names_are_exchanged_outlive_their_server() {
+    crate::views::needs_view!();
     let Some(program) = python("names that are exchanged", "exchanged") else { return };
     let folder = Folder::new();
     let mut server = Server::start(&folder, Scheme::Tcp);

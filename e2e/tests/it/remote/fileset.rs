@@ -70,24 +70,28 @@ fn calls_come_to_what_they_do_natively_but_for_what_is_documented() {
 
 #[test]
 fn what_programs_seldom_do_with_remote_files_comes_to_what_it_does_natively() {
+    crate::views::needs_view!();
     let said = same_in_a_remote_folder("corners");
     assert!(said.contains("still there"), "{said}");
 }
 
 #[test]
 fn numbers_that_programs_choose_are_theirs_beside_remote_files() {
+    crate::views::needs_view!();
     let said = same_in_a_remote_folder("chosen");
     assert!(said.contains("[high+++++.]") && said.contains("child: 0"), "{said}");
 }
 
 #[test]
 fn remote_files_are_ready_and_folders_listed_again_as_native_ones() {
+    crate::views::needs_view!();
     let said = same_in_a_remote_folder("ready");
     assert!(said.contains("interrupted: Interrupted") && said.contains("names: 4"), "{said}");
 }
 
 #[test]
 fn what_is_seldom_asked_of_remote_files_is_answered_as_of_native_ones() {
+    crate::views::needs_view!();
     let said = same_in_a_remote_folder("asked");
     assert!(said.contains("tcgetattr: Inappropriate ioctl"), "{said}");
 }
@@ -95,6 +99,7 @@ fn what_is_seldom_asked_of_remote_files_is_answered_as_of_native_ones() {
 /// By the server, which finds out that the folder is gone.
 #[test]
 fn names_of_an_open_folder_are_made_durable_where_they_are() {
+    crate::views::needs_view!();
     let Some(program) = python("durable names", "synced_folder") else { return };
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
@@ -106,6 +111,7 @@ fn names_of_an_open_folder_are_made_durable_where_they_are() {
 
 #[test]
 fn real_paths_of_remote_names_are_those_of_native_ones() {
+    crate::views::needs_view!();
     let said = same_in_a_remote_folder("real");
     assert!(said.contains("back: /c") && said.contains("loop: Too many levels"), "{said}");
 }
@@ -126,6 +132,7 @@ fn same_in_a_remote_folder(name: &str) -> String {
 
 #[test]
 fn calls_by_number_on_remote_files_come_to_what_they_do_natively() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let native = folder.join("native");

@@ -11,6 +11,7 @@ use crate::{
 /// A child's writes are in the file when it has ended, as natively: they came through a pipe.
 #[test]
 fn whoever_goes_on_with_a_file_finds_what_a_child_wrote() {
+    crate::views::needs_view!();
     let Some(program) = python("files of children", "handed") else { return };
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
@@ -23,6 +24,7 @@ fn whoever_goes_on_with_a_file_finds_what_a_child_wrote() {
 /// HDF5 opens its files so, `fopen("r+")`, and `std::fstream`.
 #[test]
 fn whoever_has_made_children_goes_on_reading_and_writing_the_files_they_have() {
+    crate::views::needs_view!();
     let native = tempfile::tempdir().expect("folder");
     let program = program("shared");
     let expected = succeed(Command::new(&program).arg(native.path()), LONG);

@@ -39,6 +39,7 @@ const GROWTH_MAX: u64 = 12 << 20;
 const OTHERS_GROWTH_MAX: usize = 16;
 
 pub(super) fn killed_client_is_let_go_of_and_others_are_served(scheme: Scheme) {
+    crate::views::needs_view!();
     let folder = Folder::alone();
     let server = Server::start(&folder, scheme);
     kill_clients(&folder, &server, 5);

@@ -15,6 +15,7 @@ use crate::{
 /// As natively: the kernel asks for it, and the open waits.
 #[test]
 fn who_opens_a_file_waits_until_a_lease_on_it_is_given_up() {
+    crate::views::needs_view!();
     let Some([python, holder]) = python("leases", "leased") else { return };
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);

@@ -11,6 +11,7 @@ use crate::{
 /// Whatever was listed before, and whatever a name meant then.
 #[test]
 fn folders_are_entered_through_links_as_on_a_local_file_system() {
+    crate::views::needs_view!();
     let (folder, native) = (Folder::new(), tempfile::tempdir().expect("folder"));
     let server = Server::start(&folder, Scheme::Tcp);
     let script = "cd \"$0\"; mkdir -p d/sub; echo hi >d/f; echo deep >d/sub/g; \

@@ -29,6 +29,7 @@ fn run_in(server: &Server, folder: &Folder, map: &Path, current: &Path) -> Comma
 
 #[test]
 fn servers_of_a_job_leave_its_daemon_to_the_programs() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let job = format!("{}={}", JOB.0, JOB.1);
     let wrapper = [Path::new("/usr/bin/env"), Path::new(&job)];
@@ -46,6 +47,7 @@ fn servers_of_a_job_leave_its_daemon_to_the_programs() {
 /// The daemon of the first run would look for the second one's files on this node.
 #[test]
 fn a_run_is_refused_where_the_jobs_daemon_has_other_remote_folders() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let ours = local(&folder);
@@ -90,6 +92,7 @@ fn a_mapped_folder_is_made_with_the_rights_that_its_user_leaves() {
 /// As a home folder that is a link. The folder that is mapped need not be there.
 #[test]
 fn a_mapped_folder_is_the_servers_by_its_name_through_a_link_and_without() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let (real, link) = (folder.join("real"), folder.join("link"));
@@ -109,6 +112,7 @@ fn a_mapped_folder_is_the_servers_by_its_name_through_a_link_and_without() {
 
 #[test]
 fn files_that_a_map_hides_are_told_of() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let mut flags = server.flags(&local(&folder));

@@ -12,6 +12,7 @@ use crate::{
 
 #[test]
 fn a_root_that_was_renamed_is_served_to_new_jobs_too() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     fs::rename(folder.join("root"), folder.join("moved")).expect("renamed");
@@ -37,6 +38,7 @@ fn a_root_that_was_removed_is_told_of_once() {
 /// Writes there would be lost, and removals would hit another job's files.
 #[test]
 fn a_job_does_not_go_on_in_another_root() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut server = Server::start(&folder, Scheme::Tcp);
     let script = "cd \"$0\"; echo one >first; touch \"$1/begun\"; \

@@ -68,6 +68,7 @@ fn daemon(folder: &Folder) -> Pid {
 /// lives.
 #[test]
 fn more_threads_than_lanes_wait_for_a_server_and_go_on() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let Some(mut patient) = Patient::start(&server, &folder, 80) else { return server.end() };
@@ -95,6 +96,7 @@ fn more_threads_than_lanes_wait_for_a_server_and_go_on() {
 /// Nobody but the daemon knew the server: what was accepted and not sent is lost, and said so.
 #[test]
 fn what_was_staged_for_a_server_is_an_error_when_the_daemon_is_killed() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let Some(mut patient) = Patient::start(&server, &folder, 3) else { return server.end() };
@@ -113,6 +115,7 @@ fn what_was_staged_for_a_server_is_an_error_when_the_daemon_is_killed() {
 /// It is not the file system that refused what was staged.
 #[test]
 fn what_was_staged_for_a_server_that_is_lost_is_told_as_such() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let mut server = Server::start(&folder, Scheme::Tcp);
     let mut command = server.run(&folder);

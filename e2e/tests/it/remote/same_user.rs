@@ -35,6 +35,7 @@ fn mode(path: &Path) -> u32 {
 /// The second server takes over the socket of the first, which was killed. All start in the folder.
 #[test]
 fn a_unix_socket_is_the_users_and_needs_no_key() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let (socket, url) = (folder.join("socket"), "unix://socket".to_owned());
     for (round, signal) in [Signal::KILL, Signal::TERM].into_iter().enumerate() {

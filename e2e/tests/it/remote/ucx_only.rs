@@ -98,6 +98,7 @@ fn server_that_ucx_does_not_reach_is_said_to_be_that() {
 
 #[test]
 fn library_is_opened_by_the_daemon_only_and_only_for_its_address() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     for (scheme, is_opened) in [(Scheme::Tcp, false), (Scheme::Ucx, true)] {
         if !scheme.is_here("who opens libucp") {

@@ -12,6 +12,7 @@ use crate::{
 /// `/proc/self` of such a process is empty, and paths and descriptors are looked up there.
 #[test]
 fn a_program_whose_first_thread_has_ended_writes_its_files() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let script = "cd \"$0\" && exec \"$1\" file";
@@ -24,6 +25,7 @@ fn a_program_whose_first_thread_has_ended_writes_its_files() {
 
 #[test]
 fn a_program_that_is_given_an_environment_of_its_own_is_served() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let script = "cd \"$0\" && env -i A=1 /bin/sh -c 'echo $A >seen; env -i /bin/cat seen'";
@@ -37,6 +39,7 @@ fn a_program_that_is_given_an_environment_of_its_own_is_served() {
 /// A process that was handed an open file writes to a pipe, and has no session.
 #[test]
 fn a_file_is_written_by_who_was_handed_it_after_its_opener_has_ended() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let script = "cd \"$0\"; exec 3>file; \
@@ -48,6 +51,7 @@ fn a_file_is_written_by_who_was_handed_it_after_its_opener_has_ended() {
 
 #[test]
 fn a_folder_that_is_made_by_a_pattern_is_the_servers() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let script = "cd \"$0\" && echo mkdtemp ./made-XXXXXX | \"$1\"";
@@ -62,6 +66,7 @@ fn a_folder_that_is_made_by_a_pattern_is_the_servers() {
 
 #[test]
 fn what_is_written_when_all_else_has_ended_is_the_servers() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let script = "cd \"$0\" && exec \"$1\"";
@@ -87,6 +92,7 @@ fn what_is_written_when_all_else_has_ended_is_the_servers() {
 /// By its number, as libc opens it then: the file is the view's by that time.
 #[test]
 fn streams_that_are_opened_once_more_without_a_name_are_as_native_ones() {
+    crate::views::needs_view!();
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     for standard in [None, Some("standard")] {
