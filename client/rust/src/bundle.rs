@@ -18,7 +18,7 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 use shm::{Epochs, NameHash, copy::copy_out};
-use wire::{Counter, CreateFlags, Reason, Record, Request, Status};
+use wire::{Counter, CreateFlags, Reason, Record, Request, Status, Uses};
 
 pub(crate) use self::log::Bundle;
 use crate::{
@@ -93,8 +93,8 @@ struct Lease {
     missing: Option<u64>,
     /// The daemon lets files be made there.
     may_make: bool,
-    /// It shows the files that are there.
-    reads: bool,
+    /// What it was asked for.
+    uses: Uses,
     /// Open files that were made in it: as long as there are some it is not forgotten.
     open_count: usize,
 }
@@ -112,7 +112,7 @@ impl Lease {
         is_refused: false,
         missing: None,
         may_make: false,
-        reads: false,
+        uses: Uses { reads: false, makes: false },
         open_count: 0,
     };
 
@@ -124,9 +124,10 @@ impl Lease {
     fn renew(&mut self, client: &'static Client, (now, makes): (Epochs, bool)) {
         // Until a folder changes: that is what may have had it refused.
         (self.is_refused, self.epoch, self.missing) = (true, now.folders, None);
-        self.reads |= !makes;
-        let reads = self.reads;
-        let request = |path_len| Request::Lease { path_len, session: 0, reads };
+        self.uses.reads |= !makes;
+        self.uses.makes |= makes;
+        let uses = self.uses;
+        let request = |path_len| Request::Lease { path_len, session: 0, uses };
         let Some(answer) = client.ask(self.path(), &[], request) else { return };
         let answer = answer.and_then(|(_, lane)| {
             let mut bytes = [0; Status::LEN + 32];
@@ -172,9 +173,9 @@ impl Leases {
         }
         let is_used_up = makes && lease.may_make && lease.number == lease.end;
         let is_missing = lease.missing == Some(now.names);
-        let is_unread = !makes && !lease.reads;
+        let is_new = if makes { !lease.uses.makes } else { !lease.uses.reads };
         let is_over = lease.epoch != now.folders && !is_missing;
-        if known.is_none() || is_used_up || is_unread || is_over {
+        if known.is_none() || is_used_up || is_new || is_over {
             lease.renew(client, (now, makes));
         }
         let holds = !lease.is_refused && lease.epoch == now.folders;

@@ -9,7 +9,7 @@ use std::{
 
 use multifile::catalogue::{Change, Node, ROOT, Time};
 use rustix::io::Errno;
-use wire::{ListingWriter, NameKind, NewMode, Status};
+use wire::{ListingWriter, NameKind, NewMode, Status, Uses};
 
 use super::{
     file::{set, truncate},
@@ -74,8 +74,8 @@ pub(super) async fn execute(
             let inode = volume.tree.borrow().find(&path, true)?.inode()?;
             truncate(volume, inode, len).await?;
         }
-        NameCall::Lease { path, session, reads } => {
-            return lease(volume, (&path, session, reads), intake);
+        NameCall::Lease { path, session, uses } => {
+            return lease(volume, (&path, session, uses), intake);
         }
         NameCall::Set { path, follow, what } => {
             let mut inode = volume.tree.borrow().find(&path, follow)?.inode()?;
@@ -179,12 +179,12 @@ impl Concerned {
 /// Has a client make files in a folder by its bundle.
 fn lease(
     volume: &Rc<Volume>,
-    (path, session, reads): (&CStr, u32, bool),
+    (path, session, uses): (&CStr, u32, Uses),
     intake: Option<&Intake>,
 ) -> io::Result<Answer> {
     let intake = intake.ok_or(Errno::OPNOTSUPP)?;
     let folder = volume.tree.borrow().find(path, true)?.inode()?;
-    let words = intake.lease(volume, folder, (session, reads))?;
+    let words = intake.lease(volume, folder, (session, uses))?;
     let status = status(volume, folder)?.encode();
     let words = words.iter().flat_map(|word| word.to_le_bytes());
     Ok(Answer { value: 0, bytes: status.into_iter().chain(words).collect() })

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, CString};
 
 use rustix::{fs::OFlags, io::Errno};
-use wire::{PathPair, Request, Times};
+use wire::{PathPair, Request, Times, Uses};
 
 /// Opening a file by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) enum NameCall {
     Access { path: CString, mode: u32 },
     FileSystem { path: CString },
     SyncFolder { path: CString },
-    Lease { path: CString, session: u32, reads: bool },
+    Lease { path: CString, session: u32, uses: Uses },
 }
 
 /// Attributes to set, of a name or of an open file.
@@ -140,7 +140,7 @@ impl NameCall {
             Request::Access { mode, .. } => Self::Access { path: one()?, mode },
             Request::FileSystem { .. } => Self::FileSystem { path: one()? },
             Request::SyncFolder { .. } => Self::SyncFolder { path: one()? },
-            Request::Lease { session, reads, .. } => Self::Lease { path: one()?, session, reads },
+            Request::Lease { session, uses, .. } => Self::Lease { path: one()?, session, uses },
             _ => return Err(Errno::NOSYS),
         })
     }
@@ -187,8 +187,8 @@ impl NameCall {
             Self::SyncFolder { ref path } => {
                 about(path, |path_len| Request::SyncFolder { path_len })
             }
-            Self::Lease { ref path, session, reads } => {
-                about(path, |path_len| Request::Lease { path_len, session, reads })
+            Self::Lease { ref path, session, uses } => {
+                about(path, |path_len| Request::Lease { path_len, session, uses })
             }
         }
     }

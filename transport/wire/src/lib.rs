@@ -30,6 +30,7 @@ mod record;
 mod request;
 mod sample;
 mod times;
+mod uses;
 mod whence;
 mod words;
 
@@ -58,6 +59,7 @@ pub use record::{CreateFlags, Record};
 pub use request::{PathPair, Request};
 pub use sample::is_sampled;
 pub use times::Times;
+pub use uses::Uses;
 pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every

@@ -6,6 +6,7 @@ mod kinds;
 use crate::{
     entry::{Entry, Invalid},
     kind::Kind,
+    uses::Uses,
     words::{narrow, signed, unsigned},
 };
 
@@ -265,8 +266,8 @@ pub enum Request {
         path_len: u32,
         /// The session that asks; the daemon puts it in.
         session: u32,
-        /// True if files are to be read there, not only made.
-        reads: bool,
+        /// What for.
+        uses: Uses,
     },
     /// Sends a descriptor over the control socket: the table of places, or one of the files that it
     /// names, to be read.
@@ -359,8 +360,8 @@ impl Request {
             | Self::ReadLink { path_len }
             | Self::SyncFolder { path_len } => entry.set_len(path_len),
             Self::Share { number } => entry.set_a(u64::from(number)),
-            Self::Lease { path_len, session, reads } => {
-                entry.set_len(path_len).set_a(u64::from(session)).set_b(u64::from(reads))
+            Self::Lease { path_len, session, uses } => {
+                entry.set_len(path_len).set_a(u64::from(session)).set_b(uses.encode())
             }
             Self::FileSystem { file, path_len } => entry.set_file(file).set_len(path_len),
             Self::SetMode { file, path_len, mode } => {
@@ -439,7 +440,10 @@ impl Request {
             Kind::FileSystem => Self::FileSystem { file, path_len: len },
             Kind::SyncFolder => Self::SyncFolder { path_len: len },
             Kind::Share => Self::Share { number: narrow(entry.a()) },
-            Kind::Lease => Self::Lease { path_len: len, session: narrow(entry.a()), reads: is_set },
+            Kind::Lease => {
+                let uses = Uses::decode(entry.b());
+                Self::Lease { path_len: len, session: narrow(entry.a()), uses }
+            }
         })
     }
 }

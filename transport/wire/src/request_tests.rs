@@ -42,7 +42,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::FindLock { file: 33, terms: 1, start: u64::MAX, len: 34 },
         Request::Allocate { file: 38, mode: 3, at: 39, len: 1 << 40 },
         Request::SyncFolder { path_len: 40 },
-        Request::Lease { path_len: 12, session: 5, reads: true },
+        Request::Lease { path_len: 12, session: 5, uses: Uses { reads: true, makes: false } },
         Request::Share { number: 3 },
     ]
 }

@@ -10,6 +10,7 @@ use std::{io, rc::Rc};
 
 use rustix::io::Errno;
 use shm::NameHash;
+use wire::Uses;
 
 use super::{GROWTH, Intake, NUMBERS, Volume};
 use crate::coalesce::tree::Found;
@@ -36,10 +37,10 @@ impl Drop for Reserved<'_> {
 }
 
 impl Intake {
-    /// Has a client make files in this folder by its bundle, and read those that are there: the
+    /// Has a client make files in this folder by its bundle, or read those that are there: the
     /// first inode number that it may give, their count, the epoch of folders, and what its names
-    /// are hashed with. It gets no numbers where it may make nothing, or where there is no room to
-    /// know the names.
+    /// are hashed with. It gets no numbers where it makes nothing, or may not, or where there is no
+    /// room to know the names.
     ///
     /// # Errors
     ///
@@ -48,18 +49,19 @@ impl Intake {
         &self,
         volume: &Rc<Volume>,
         folder: u64,
-        (session, reads): (u32, bool),
+        (session, uses): (u32, Uses),
     ) -> Result<[u64; 4], Errno> {
         self.learn();
         let sources = self.sources.borrow();
         let source = sources.iter().find(|source| source.borrow().entry.is_of(session));
         let source = source.ok_or(Errno::OPNOTSUPP)?;
         let key = volume.tree.borrow().enter(folder)?;
-        if reads {
+        if uses.reads {
             volume.show_folder(folder);
         }
-        let may_make =
-            volume.is_writable && volume.tree.borrow().find_in(folder, b"a name").is_ok();
+        let may_make = uses.makes
+            && volume.is_writable
+            && volume.tree.borrow().find_in(folder, b"a name").is_ok();
         let count = volume.tree.borrow().names_of(folder).len();
         let is_listed =
             || self.list(volume, folder) || self.begin_anew(count) && self.list(volume, folder);

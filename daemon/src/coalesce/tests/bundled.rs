@@ -10,7 +10,7 @@ use shm::{
     bundle::{ALIGNMENT, Logs, stretches},
     copy::copy_in,
 };
-use wire::{CreateFlags, Record};
+use wire::{CreateFlags, Record, Uses};
 
 use self::readers::{Reader, Table};
 
@@ -200,8 +200,8 @@ impl Bundles {
     fn lease(&mut self, maker: usize, folder: &str) {
         let session = self.makers[maker].session;
         let path = name(folder);
-        let reads = self.world.rng.u8(..4) > 0;
-        let answer = self.call(NameCall::Lease { path, session, reads }).expect("a folder");
+        let uses = Uses { reads: self.world.rng.u8(..4) > 0, makes: true };
+        let answer = self.call(NameCall::Lease { path, session, uses }).expect("a folder");
         let words = &answer[Status::LEN..];
         let word = |index: usize| {
             u64::from_le_bytes(words[index * 8..][..8].try_into().expect("eight bytes"))

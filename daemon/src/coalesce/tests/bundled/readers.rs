@@ -187,7 +187,9 @@ fn file_without_a_name_is_kept_for_who_reads_it_by_the_table() {
     all.close(0);
     all.tick();
     let session = all.makers[0].session;
-    all.call(NameCall::Lease { path: name(""), session, reads: true }).expect("a folder");
+    let uses = Uses { reads: true, makes: false };
+    let lease = all.call(NameCall::Lease { path: name(""), session, uses }).expect("a folder");
+    assert_eq!(lease[Status::LEN..][..16], [0; 16], "no numbers for files that it does not make");
     all.open_by_table("a");
     assert_eq!(all.readers.len(), 1, "at rest");
     all.unlink("a");
