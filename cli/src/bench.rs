@@ -1,8 +1,12 @@
 //! `kakehi bench`: starts the program `kakehi-bench` that is installed beside this one.
 
-use std::{env, ffi::OsString, os::unix::process::CommandExt as _, process::Command};
+use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
 
-use crate::failure::{Code, Failure};
+use crate::{
+    failure::{Code, Failure},
+    library,
+    remote::real,
+};
 
 const PROGRAM: &str = "kakehi-bench";
 
@@ -19,13 +23,8 @@ pub(crate) struct Args {
 
 /// Replaces this process; returns only when that cannot be done.
 pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
-    let program = env::current_exe().and_then(|path| path.canonicalize());
-    let program = program.map(|path| path.with_file_name(PROGRAM));
-    let why = match &program {
-        Ok(program) => Command::new(program).args(&args.arguments).exec(),
-        Err(_) => std::io::ErrorKind::NotFound.into(),
-    };
-    let program = program.unwrap_or_else(|_| PROGRAM.into());
+    let program = real(&library::own_program()?).with_file_name(PROGRAM);
+    let why = Command::new(&program).args(&args.arguments).exec();
     let advice = "run 'make build' or 'make install'";
     Err(Failure::new(Code::Failure, program.display(), why, advice))
 }

@@ -19,7 +19,7 @@ use crate::{
 const DEPTH_MAX: u32 = 16;
 
 /// Folders that programs see a server's files in. Those that were made go when this does, unless
-/// they are kept.
+/// they are kept: before that the daemon has to have ended.
 #[derive(Debug)]
 pub(crate) struct Folders {
     maps: Maps,
@@ -57,9 +57,11 @@ impl Folders {
         Ok(folders)
     }
 
-    /// A program uses them.
+    /// A program uses them: they stay, but for those in another one, which is to stay empty.
     pub(crate) fn keep(&mut self) {
-        self.made.clear();
+        let locals = || self.maps.0.iter().map(|(local, _)| local);
+        let is_in = |made: &Path, local: &Path| made != local && made.starts_with(local);
+        self.made.retain(|made| locals().any(|local| is_in(made, local)));
     }
 
     /// Takes away the views that killed daemons have left. One that cannot be stays: whoever uses
@@ -181,7 +183,8 @@ mod tests {
         let mut kept = Folders::make(maps(base.path(), &locals)).expect("made");
         kept.keep();
         drop(kept);
-        assert!(base.path().join("old/a/b").is_dir() && base.path().join("new").is_dir());
+        assert!(base.path().join("new").is_dir());
+        assert_eq!(fs::read_dir(base.path().join("old")).expect("there").count(), 0, "not empty");
 
         fs::write(base.path().join("file"), "").expect("a file");
         Folders::make(maps(base.path(), &["other", "file/c"])).expect_err("a file is in the way");

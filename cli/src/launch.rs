@@ -1,7 +1,6 @@
 //! Starting the daemon of a job, once, whoever comes first.
 
 use std::{
-    env,
     ffi::OsString,
     fmt,
     io::{BufRead as _, BufReader},
@@ -20,6 +19,7 @@ use crate::{
     config::{Config, Origin},
     failure::{Code, Failure},
     job::{Job, unmasked},
+    library,
     remote::real,
     report,
     settings::{Engine, View},
@@ -294,18 +294,16 @@ fn spawn(
     program: &Program<'_>,
     (segment, is_first): (Option<BorrowedFd<'_>>, bool),
 ) -> Result<Child, Failure> {
-    let spawned = env::current_exe().and_then(|daemon| {
-        let mut command = command(&daemon, job, config, program);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mounts = own_mounts(config);
-        command.args(mounts.is_some().then_some("--own-mounts"));
-        command.args(is_first.then_some("--unless-taken"));
-        if let Some(segment) = segment {
-            command.stdin(segment.try_clone_to_owned()?).env(STANDBY, "1");
-        }
-        command.spawn()
-    });
-    spawned.map_err(|why| not_started(&why, config))
+    let mut command = command(&library::own_program()?, job, config, program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mounts = own_mounts(config);
+    command.args(mounts.is_some().then_some("--own-mounts"));
+    command.args(is_first.then_some("--unless-taken"));
+    if let Some(segment) = segment {
+        let segment = segment.try_clone_to_owned().map_err(|why| not_started(&why, config))?;
+        command.stdin(segment).env(STANDBY, "1");
+    }
+    command.spawn().map_err(|why| not_started(&why, config))
 }
 
 /// Waits until a daemon serves, and attaches to it.

@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs,
+    fmt, fs, io,
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
         process::CommandExt as _,
@@ -16,6 +16,7 @@ use crate::{
     config::{Config, Environment},
     failure::{Code, Failure},
     image,
+    remote::real,
 };
 
 const NAME: &str = "libkakehi_preload.so";
@@ -28,10 +29,9 @@ pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 ///
 /// `Failure` when it is not there, is no library, or the loader could not be told its path.
 pub(crate) fn find(config: &Config) -> Result<PathBuf, Failure> {
-    let own = env::current_exe().and_then(|path| path.canonicalize());
     let candidates = match &config.preload {
         Some(path) => vec![path.clone()],
-        None => candidates(&own.unwrap_or_default()),
+        None => candidates(&real(&own_program()?)),
     };
     let Some(path) = candidates.iter().find(|path| path.is_file()) else {
         let tried: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
@@ -61,6 +61,22 @@ pub(crate) fn find(config: &Config) -> Result<PathBuf, Failure> {
         ));
     }
     Ok(path)
+}
+
+/// The file of this program, by which it finds its library and starts daemons.
+///
+/// # Errors
+///
+/// `Failure` where /proc is not mounted.
+pub(crate) fn own_program() -> Result<PathBuf, Failure> {
+    env::current_exe().map_err(|why| {
+        let advice = "mount /proc, or run the program without delegation: KAKEHI_DISABLE=1";
+        let why: &dyn fmt::Display = match why.kind() {
+            io::ErrorKind::NotFound => &"not there, and kakehi finds its library and daemon by it",
+            _ => &why,
+        };
+        Failure::new(Code::Failure, "/proc/self/exe", why, advice)
+    })
 }
 
 /// Beside an installed `bin/kakehi`, then in the target folder of a cargo build, where tests and

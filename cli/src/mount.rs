@@ -4,7 +4,7 @@
 //! found again by that.
 
 use std::{
-    env, fs,
+    fs,
     os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::Command,
@@ -19,6 +19,7 @@ use crate::{
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     job::Job,
+    library,
     remote::real,
 };
 
@@ -79,7 +80,7 @@ pub(crate) fn mount(args: &Args, environment: &Environment) -> Result<(), Failur
         Failure::new(Code::Failure, folder.display(), why, "name a folder that can be made")
     })?;
     let folder = real(&folder);
-    let program = env::current_exe().map_err(|why| failed(&folder, &why))?;
+    let program = library::own_program()?;
     let mut command = Command::new(program);
     command.args(["serve", "--background", "--view", "always"]).env(JOB, name_of(&folder));
     if args.read_only {

@@ -92,7 +92,7 @@ fn attach_or_replace(
     match launch::attach_or_start(job, config, program) {
         // Memory that is shared counts as a file for that limit. What the program writes may fit.
         Err(why) if has_short_files() && config.mapped().0.is_empty() => {
-            let why = why.or("raise 'ulimit -f': the program runs without delegation");
+            let why = why.or("leave it: the program runs without delegation");
             report::warn(&why.ours());
             Err(failed_to_execute(program.words, &command(program.words)?.exec()))
         }

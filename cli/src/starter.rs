@@ -19,6 +19,7 @@ use rustix::{
 use crate::{
     environment::Environment,
     failure::{Code, Failure},
+    library,
 };
 
 /// The daemon's message once it listens.
@@ -148,7 +149,7 @@ pub(crate) fn start_in_background() -> Result<ExitCode, Failure> {
             "start it without --background",
         )
     };
-    let program = env::current_exe().map_err(|why| failed(&why))?;
+    let program = library::own_program()?;
     let words = env::args_os().skip(1);
     let words = words.map(|word| if word == BACKGROUND { IN_BACKGROUND.into() } else { word });
     let mut command = Command::new(program);

@@ -1,7 +1,15 @@
 //! Why a daemon cannot be started or asked.
 
-use std::{error, fmt, io, path::PathBuf, time::Duration};
+use std::{
+    error, fmt, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
 use wire::{Invalid, Refusal};
 
 use crate::{Address, Serving, coalesce};
@@ -129,6 +137,42 @@ impl fmt::Display for Given {
     }
 }
 
+/// What a machine lacks that did not give what a daemon needs: how to get it.
+#[derive(Clone, Copy, Debug)]
+enum Missing {
+    /// A higher limit, as the shell's command sets it.
+    Limit(&'static str, Resource),
+    /// The mount.
+    Proc,
+    /// Something that its own probe names.
+    Other,
+}
+
+impl Missing {
+    fn of(why: &io::Error) -> Self {
+        match Errno::from_io_error(why) {
+            // Shared memory is a file for it.
+            Some(Errno::FBIG) => Self::Limit("ulimit -f", Resource::Fsize),
+            Some(Errno::MFILE) => Self::Limit("ulimit -n", Resource::Nofile),
+            _ if !Path::new("/proc/self").exists() => Self::Proc,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Limit(command, resource) => match getrlimit(resource).maximum {
+                Some(limit) => write!(f, "raise '{command}', which is {limit}"),
+                None => write!(f, "raise '{command}'"),
+            },
+            Self::Proc => f.write_str("mount /proc"),
+            Self::Other => f.write_str("`kakehi doctor` says what is missing"),
+        }
+    }
+}
+
 impl Error {
     /// For `map_err`: what of the configuration cannot be used.
     pub(crate) fn unusable<E: Into<io::Error>>(given: Given) -> impl FnOnce(E) -> Self {
@@ -192,7 +236,7 @@ impl fmt::Display for Error {
                 write!(f, "{given}: {source}; {}", given.advice(source))
             }
             Self::Setup { what, source } => {
-                write!(f, "cannot set up {what}: {source}; `kakehi doctor` says what is missing")
+                write!(f, "cannot set up {what}: {source}; {}", Missing::of(source))
             }
         }
     }

@@ -80,14 +80,10 @@ fn try_view(config: &Config, environment: &Environment) -> io::Result<Option<Str
     let mut command = run(&scratch)?;
     command.args(["--view", "always", "--coalesce"]).arg(pair).arg("--");
     command.args(["env", "LD_PRELOAD="]).arg(&program).arg("probe").arg(folder.join("file"));
-    if let Some(why) = why_failed(&mut command)? {
-        return Ok(Some(why));
-    }
+    last_line(&mut command)?;
     let mut extract = Command::new(program);
     extract.args(["multifile", "extract"]).arg(&kept).arg(&out);
-    if let Some(why) = why_failed(&mut extract)? {
-        return Ok(Some(why));
-    }
+    last_line(&mut extract)?;
     let found = fs::read(out.join("file")).ok();
     Ok((found.as_deref() != Some(BYTE)).then(|| "the byte is not in the multifile".to_owned()))
 }
@@ -112,12 +108,15 @@ fn run(scratch: &TempDir) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Returns the last line of a command that has failed.
-fn why_failed(command: &mut Command) -> io::Result<Option<String>> {
+/// Runs a command to its end, and returns the last line that it said; an error if it has failed.
+fn last_line(command: &mut Command) -> io::Result<String> {
     let Output { status, stderr, .. } = command.output()?;
     let said = String::from_utf8_lossy(&stderr);
-    let why = said.lines().last().unwrap_or_default().trim_start_matches("kakehi: ");
-    Ok((!status.success()).then(|| format!("{status}: {why}")))
+    let line = said.lines().last().unwrap_or_default().trim_start_matches("kakehi: ");
+    match status.success() {
+        true => Ok(line.to_owned()),
+        false => Err(io::Error::other(format!("{status}: {line}"))),
+    }
 }
 
 /// Why the byte is not written, or not by the daemon; `None` when all is well.
@@ -127,13 +126,11 @@ fn try_run(config: &Config, environment: &Environment) -> io::Result<Option<Stri
     let mut command = run(&scratch)?;
     command.arg("--stats").arg(&stats).arg("--").arg(program).arg("probe").arg(&file);
     command.env("KAKEHI_STAGE_AFTER", "0ms"); // One byte would not repay staging.
-    if let Some(why) = why_failed(&mut command)? {
-        return Ok(Some(why));
-    }
+    let said = last_line(&mut command)?;
     let summary: Value = serde_json::from_slice(&fs::read(&stats)?).unwrap_or_default();
     Ok(match (fs::read(&file)?, summary.get("bytes_staged").and_then(Value::as_u64)) {
         (found, _) if found != BYTE => Some("the byte is not in its file".to_owned()),
-        (_, Some(0) | None) => Some("the program wrote the byte past the daemon".to_owned()),
+        (_, Some(0) | None) => Some(format!("the program wrote the byte past the daemon: {said}")),
         _ => None,
     })
 }

@@ -64,6 +64,26 @@ fn bench_says_that_it_runs_before_it_measures() {
 }
 
 #[test]
+fn bench_of_a_file_leaves_nothing_when_it_is_interrupted() {
+    for signal in heeded([Signal::INT, Signal::TERM]) {
+        let folder = Folder::new();
+        let mut command = Command::new(kakehi().with_file_name("kakehi-bench"));
+        command.args(["file", "--quick", "--dir"]).arg(folder.path());
+        let output = fs::File::create(folder.join("output")).expect("a file");
+        command.stdout(output.try_clone().expect("a file")).stderr(output);
+        let mut bench = Running::start(&mut command);
+        let names = || {
+            let entries = fs::read_dir(folder.path()).expect("readable").flatten();
+            entries.map(|entry| entry.file_name()).filter(|name| name != "output").count()
+        };
+        assert!(wait_for(SOON, || names() > 0), "it makes no file");
+        bench.signal(signal);
+        assert_eq!(bench.wait(SOON).signal(), Some(signal.as_raw()));
+        assert_eq!(names(), 0, "{signal:?}");
+    }
+}
+
+#[test]
 fn bench_here_measures_every_case_and_leaves_nothing() {
     let folder = Folder::new();
     let dir = folder.join("scratch");

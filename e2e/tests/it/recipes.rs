@@ -2,11 +2,12 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::harness::{SOON, skip, succeed};
+use crate::harness::{Folder, SOON, skip, succeed};
 
 const SPACK: &str = "spack/packages/kakehi/package.py";
 const EASYBUILD: &str = "easybuild/kakehi-0.1.0.eb";
@@ -65,6 +66,24 @@ fn recipes_name_no_host_and_the_release() {
     for target in ["build:", "install:", "install-mpi:", "packages:"] {
         assert!(makefile.lines().any(|line| line.starts_with(target)), "{target}");
     }
+}
+
+/// What `nohup` has ignored, a test of what a program does at that signal would wait for.
+#[test]
+fn make_resets_ignored_signals_for_tests() {
+    let folder = Folder::new();
+    let cargo = folder.join("cargo");
+    let script = "#!/bin/sh\n[ \"$1\" != test ] || grep SigIgn /proc/self/status >>\"$0\".seen\n";
+    fs::write(&cargo, script).expect("a script");
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let mut make = Command::new("nohup");
+    make.args(["make", "-C"]).arg(root()).args(["unit", "e2e"]);
+    succeed(make.arg(format!("CARGO={}", cargo.display())), SOON);
+    let seen = fs::read_to_string(cargo.with_extension("seen")).expect("two tests");
+    let ignored = |line: &str| u64::from_str_radix(line.split_whitespace().last()?, 16).ok();
+    let ignored: Vec<_> = seen.lines().map(ignored).collect();
+    // Bit 0 is SIGHUP's.
+    assert!(ignored.len() == 2 && ignored.iter().all(|set| set.is_some_and(|set| set & 1 == 0)));
 }
 
 /// Names, calls, and targets of the package, as Python's own parser has them.

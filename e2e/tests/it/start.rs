@@ -306,3 +306,46 @@ fn coalescing_daemon_does_not_abort_in_a_short_address_space() {
         assert!(!said.contains("memory allocation"), "{kib} KiB: {said}");
     }
 }
+
+#[test]
+fn doctor_names_the_missing_proc() {
+    let folder = Folder::new();
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", "umount -l /proc && exec \"$0\" doctor"]).arg(kakehi());
+    let output = run(command.current_dir(folder.path()), SOON);
+    let said = text(&output.stdout);
+    if !said.contains("a run") {
+        return skip("a missing /proc", "this user cannot unmount it");
+    }
+    let told = |line: &str| line.starts_with("problem  a run") && line.contains("/proc");
+    assert!(output.status.code() == Some(1) && said.lines().any(told), "{said}");
+}
+
+#[test]
+fn run_and_serve_name_the_missing_proc() {
+    let folder = Folder::new();
+    for words in ["run -- true", "serve --socket s --root . --listen unix://listening"] {
+        let mut command = Command::new("unshare");
+        let script = format!("umount -l /proc || exit 77; exec \"$0\" {words}");
+        command.args(["-m", "sh", "-c", &script]).arg(kakehi()).current_dir(folder.path());
+        let output = run(&mut command, SOON);
+        let said = text(&output.stderr);
+        if output.status.code() == Some(77) || said.starts_with("unshare") {
+            return skip("a missing /proc", "this user cannot unmount it");
+        }
+        assert!(!output.status.success() && said.lines().count() == 1, "{words}: {said}");
+        assert!(said.contains("; mount /proc"), "{words}: {said}");
+    }
+}
+
+#[test]
+fn run_serve_and_doctor_name_the_limit_on_file_length() {
+    let folder = Folder::new();
+    for words in ["run -- true", "serve --socket s", "doctor"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -f 4000; exec \"$0\" {words}")]).arg(kakehi());
+        let output = run(command.current_dir(folder.path()), SOON);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.contains("raise 'ulimit -f', which is 2048000"), "{words}: {said}");
+    }
+}

@@ -5,6 +5,27 @@ use std::os::unix::fs::symlink;
 use super::*;
 use crate::{calls::Calls, limits::Disk};
 
+/// The inner folder is a real one in the outer one meanwhile, and no stray.
+#[test]
+fn nested_coalesced_folders_leave_no_folder_and_warn_of_nothing() {
+    let folder = Folder::new();
+    fs::create_dir(folder.join("outer")).expect("a folder");
+    for round in ["1", "2"] {
+        let flags = ["--coalesce", "outer=outer.sion", "--coalesce", "outer/inner=inner.sion"];
+        let script = "echo a >outer/a$0 && echo b >outer/inner/b$0 && ls outer outer/inner";
+        let mut command = kakehi_run(&folder, &flags);
+        command.args(["sh", "-c", script, round]).current_dir(folder.path());
+        let output = run(&mut command, SOON);
+        let said = text(&output.stderr);
+        assert!(output.status.success() && !said.contains("WARN"), "{said}");
+        assert!(!said.contains("cannot serve") && !said.contains("warning"), "{said}");
+        let left = fs::read_dir(folder.join("outer")).expect("readable").count();
+        assert_eq!(left, 0, "the outer folder is not empty");
+    }
+    let inner = extracted(&folder, &folder.join("inner.sion"), "inner-out");
+    assert_eq!(fs::read_dir(inner).expect("its files").count(), 2);
+}
+
 /// A link beside the folder, one to a file in it, and one to where a file is to be.
 #[test]
 fn links_from_outside_lead_into_the_multifile() {
