@@ -175,6 +175,13 @@ static void names(void)
     SAY(chmod("loop1", 0644));
     SAY(truncate("loop1", 0));
     SAY(open_of("l", O_RDONLY | O_NOFOLLOW));
+    SAY(open_of("l", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    SAY(open_of("f/.", O_RDONLY));
+    SAY(open_of("f//", O_RDONLY));
+    SAY(open_of("d/./", O_RDONLY));
+    SAY(open_of("d//..", O_RDONLY));
+    SAY(mkdir("d/.", 0755));
+    SAY(rmdir("d/."));
     SAY(open_of("l", O_WRONLY | O_CREAT | O_EXCL));
     SAY(symlink("nowhere", "dangling"));
     SAY(open_of("dangling", O_RDONLY));
@@ -354,6 +361,14 @@ static void descriptors(void)
     SAY(fstatat(fd, "f", &found, 0));
     SAY(unlinkat(fd, "f", AT_REMOVEDIR));
     SAY(faccessat(fd, "f", R_OK, 0));
+    SAY(close(fd));
+    /* A negative number is nobody's, and not that of the folder with its absolute value. */
+    fd = fcntl(open(".", O_RDONLY | O_DIRECTORY), F_DUPFD, 200);
+    SAY(fstatat(-fd, "f", &found, 0));
+    SAY(faccessat(-fd, "f", R_OK, 0));
+    SAY(openat(-fd, "f", O_RDONLY));
+    SAY(unlinkat(-fd, "f", 0));
+    SAY(size_of("f"));
     SAY(close(fd));
 }
 
