@@ -5,6 +5,7 @@ mod screen;
 use std::{
     collections::{HashMap, VecDeque},
     io::{self, IsTerminal as _},
+    mem::{self, ManuallyDrop},
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
     time::{Duration, Instant},
@@ -14,6 +15,10 @@ use ratatui::{
     Terminal,
     backend::TestBackend,
     crossterm::event::{self, Event, KeyCode, KeyModifiers},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
 };
 use signal_hook::{
     consts::{SIGHUP, SIGTERM},
@@ -72,7 +77,9 @@ pub(crate) fn top(args: &Args, environment: &Environment) -> Result<(), Failure>
     for signal in [SIGTERM, SIGHUP] {
         flag::register(signal, Arc::clone(&ended)).map_err(|why| no_terminal(&why))?;
     }
-    let mut terminal = ratatui::try_init().map_err(|why| no_terminal(&why))?;
+    let terminal = ratatui::try_init().map_err(|why| no_terminal(&why))?;
+    // It may be gone in the end; dropped, this would say so there.
+    let mut terminal = ManuallyDrop::new(terminal);
     let mut next = Instant::now() + args.every.0;
     let shown = loop {
         if let Err(why) = terminal.draw(|frame| screen::draw(&view, frame)) {
@@ -95,7 +102,7 @@ pub(crate) fn top(args: &Args, environment: &Environment) -> Result<(), Failure>
             }
         }
     };
-    ratatui::restore();
+    terminal.show_cursor().and(ratatui::try_restore()).ok();
     shown
 }
 
@@ -112,7 +119,21 @@ enum Key {
 }
 
 fn key(time: Duration) -> io::Result<Option<Key>> {
-    if !event::poll(time)? {
+    let stdin = io::stdin();
+    let mut wait = time;
+    if stdin.is_terminal() {
+        // `event` would look for a key for ever once the terminal is gone.
+        let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut polled, Timespec::try_from(time).ok().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+        if polled.iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR)) {
+            return Ok(Some(Key::End));
+        }
+        wait = Duration::ZERO;
+    }
+    if !event::poll(wait)? {
         return Ok(None);
     }
     let Event::Key(key) = event::read()? else { return Ok(None) };
@@ -158,7 +179,7 @@ impl View {
     fn look(&mut self, environment: &Environment) -> Result<(), Failure> {
         let (found, now) = (Job::all(environment)?, Instant::now());
         let time = self.looked_at.replace(now).map(|before| now.duration_since(before));
-        let before = std::mem::take(&mut self.rows);
+        let before = mem::take(&mut self.rows);
         for served in found {
             let is_it = |row: &&Row| row.served.job == served.job;
             let rates = before

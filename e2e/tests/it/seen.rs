@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::harness::{Folder, Running, SOON, kakehi, kakehi_run, succeed, text, wait_for};
+use crate::harness::{Folder, Running, SOON, kakehi, kakehi_run, run, succeed, text, wait_for};
 
 /// Writes a megabyte in small pieces and syncs it, so that all of it is counted; says so, and waits
 /// for the end of its input.
@@ -127,4 +127,25 @@ fn serve_answers_scrapers_over_http() {
     assert!(get("/other").starts_with("HTTP/1.1 404 "));
     daemon.signal(rustix::process::Signal::TERM);
     assert!(daemon.wait(SOON).success());
+}
+
+/// The window of a terminal is closed, and no hang-up comes, as in a container.
+#[test]
+fn top_ends_with_its_terminal() {
+    const PROGRAM: &str = "\
+import fcntl, os, pty, struct, subprocess, sys, termios
+side, terminal = pty.openpty()
+fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack('4H', 24, 80, 0, 0))
+top = subprocess.Popen([sys.argv[1], 'top'], stdin=terminal, stdout=terminal, stderr=terminal)
+os.close(terminal)
+while b'q: end' not in os.read(side, 4096):
+    pass
+os.close(side)
+sys.exit(top.wait(timeout=10))
+";
+    let folder = Folder::new();
+    let mut command = Command::new("python3");
+    command.args(["-c", PROGRAM]).arg(kakehi()).env("XDG_RUNTIME_DIR", folder.path());
+    let output = run(&mut command, SOON);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
 }
