@@ -90,8 +90,19 @@ fn main() -> ExitCode {
         }
         Err(why) => (USAGE, usage(&why)),
     };
+    // As those of `kakehi`.
+    let line = if std::env::args_os().any(|word| word == "--json") {
+        let (reason, advice) =
+            line.rsplit_once("; ").unwrap_or((&line, "see 'kakehi-bench --help'"));
+        serde_json::json!({"error": {
+            "object": "kakehi-bench", "reason": reason, "advice": advice, "exit_status": code,
+        }})
+        .to_string()
+    } else {
+        format!("kakehi-bench: {line}")
+    };
     // Nobody is left to tell when standard error is gone; the code still says it.
-    writeln!(io::stderr(), "kakehi-bench: {line}").ok();
+    writeln!(io::stderr(), "{line}").ok();
     code.into()
 }
 

@@ -25,7 +25,7 @@ use crate::{
     image::{Content, Image},
     library,
     loader::Loader,
-    output,
+    output, report,
     voice::{self, Screen},
 };
 
@@ -71,15 +71,27 @@ pub(crate) fn check(args: &Args, environment: &Environment) -> Result<(), Failur
     print(args.json, document, &findings)?;
     let problems = finding::problems(&findings);
     if problems.is_empty() {
-        return Ok(());
+        return if args.json { Ok(()) } else { conclude(&name, &findings) };
     }
     Err(Failure::new(
         Code::Failure,
         format_args!("check {name}"),
         format_args!("it cannot be delegated ({})", problems.join(", ")),
-        "it runs under 'kakehi run' all the same, undelegated",
+        "'kakehi run' runs it all the same, undelegated",
     ))
 }
+
+/// Prints the verdict on a program that has no problem.
+fn conclude(name: &str, findings: &[Finding]) -> Result<(), Failure> {
+    let notes = match finding::notes(findings) {
+        0 => String::new(),
+        notes => format!("; {} above may matter", report::count(notes, "note", "s")),
+    };
+    let verdict = format!("{WORKS} for {name}: 'kakehi run -- {name}'{notes}.");
+    finding::conclude(&verdict, WORKS.len())
+}
+
+const WORKS: &str = "Kakehi works";
 
 /// Where the way through scripts ended.
 enum Found {

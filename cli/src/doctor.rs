@@ -20,7 +20,7 @@ use crate::{
     finding::{self, Finding},
     loader::Loader,
     output, report, signals,
-    voice::{self, GREEN, Screen},
+    voice::Screen,
 };
 
 /// Checks this machine: what works, what is missing, and what to do about it.
@@ -44,11 +44,9 @@ pub(crate) fn doctor(args: &Args, environment: &Environment) -> Result<(), Failu
     if args.json {
         output::print_json(&json!({"delegation": problems.is_empty(), "findings": findings}))?;
     } else {
-        let screen = Screen::stdout();
-        output::print(&finding::lines(&findings, screen))?;
-        if problems.is_empty() && !voice::is_quiet() {
-            let verdict = screen.folded(&verdict(finding::notes(&findings)), 0);
-            output::print(&(screen.coloured(&verdict, WORKS.len(), GREEN) + "\n"))?;
+        output::print(&finding::lines(&findings, Screen::stdout()))?;
+        if problems.is_empty() {
+            finding::conclude(&verdict(finding::notes(&findings)), WORKS.len())?;
         }
     }
     if problems.is_empty() {
@@ -57,16 +55,16 @@ pub(crate) fn doctor(args: &Args, environment: &Environment) -> Result<(), Failu
     Err(Failure::new(
         Code::Failure,
         "doctor",
-        format_args!("delegation cannot work here ({})", problems.join(", ")),
-        "do what the lines marked 'problem' say",
+        format_args!("Kakehi cannot work here ({})", problems.join(", ")),
+        "fix what the lines marked 'problem' name",
     ))
 }
 
-const WORKS: &str = "Delegation works here";
+const WORKS: &str = "Kakehi works here";
 
 /// The last line of a machine without problems.
 fn verdict(notes: usize) -> String {
-    let proof = "a program wrote a byte through a daemon, and it is in its file";
+    let proof = "a test program wrote to its file through a daemon";
     match notes {
         0 => format!("{WORKS}: {proof}."),
         _ => format!("{WORKS}: {proof}; {} above may matter.", report::count(notes, "note", "s")),

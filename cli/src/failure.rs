@@ -44,7 +44,9 @@ impl Failure {
         why: impl fmt::Display,
         advice: impl fmt::Display,
     ) -> Self {
-        let text = |part: &dyn fmt::Display| part.to_string().replace(char::is_control, " ");
+        let text = |part: &dyn fmt::Display| {
+            without_number(&part.to_string()).replace(char::is_control, " ")
+        };
         Self { code, what: text(&what), why: text(&why), advice: text(&advice) }
     }
 
@@ -112,6 +114,16 @@ impl Failure {
     }
 }
 
+/// A message without the numbers that Rust adds to the kernel's reasons: `(os error 2)`.
+fn without_number(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => text + rest,
+        _ => text + " (os error " + part,
+    })
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line("kakehi"))
@@ -121,6 +133,13 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_of_the_kernel_have_no_numbers() {
+        let why = std::io::Error::from_raw_os_error(2);
+        let line = Failure::usage("a", why, "b (os error x)").to_string();
+        assert_eq!(line, "kakehi: a: No such file or directory; b (os error x)");
+    }
 
     #[test]
     fn a_failure_is_one_line_whatever_its_parts_contain() {

@@ -4,7 +4,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::voice::{self, GREEN, RED, Screen, YELLOW};
+use crate::{
+    failure::Failure,
+    output,
+    voice::{self, GREEN, RED, Screen, YELLOW},
+};
 
 /// Column at which what was found begins.
 const INDENT: usize = 24;
@@ -98,6 +102,15 @@ pub(crate) fn lines(findings: &[Finding], screen: Screen) -> String {
 "
     };
     shown.map(line).collect()
+}
+
+/// Prints a verdict, its first `len` letters as what is well, unless the command is quiet.
+pub(crate) fn conclude(verdict: &str, len: usize) -> Result<(), Failure> {
+    if voice::is_quiet() {
+        return Ok(());
+    }
+    let screen = Screen::stdout();
+    output::print(&(screen.coloured(&screen.folded(verdict, 0), len, GREEN) + "\n"))
 }
 
 /// Findings that are neither as good as can be nor problems.

@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -57,7 +57,8 @@ pub(crate) struct Args {
 
 /// Unmounts what 'kakehi mount' has mounted, and waits until everything is written
 ///
-/// Exit status: 0 when it is unmounted; 1 when something could not be written.
+/// Exit status: 0 when it is unmounted; 1 when it was not mounted, or something could not be
+/// written.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Unmount {
     /// The folder.
@@ -112,13 +113,22 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
     let named = environment.with(JOB, name_of(&folder));
     let config = Config::load(&named, &Flags::default())?;
     let job = Job::asked(&config, &named)?;
-    let stopped = match control::is_there(&job.folder) {
+    let is_served = control::is_there(&job.folder);
+    let is_mounted = is_served || daemon::has_view(&folder);
+    // A folder that a killed daemon has hidden shows so by its mode. A dead mount has none.
+    let mode = || folder.metadata().map(|found| found.mode()).ok().filter(|_| !is_mounted);
+    let before = mode();
+    let stopped = match is_served {
         true => control::ask(&job.folder, Control::Stop).map(drop),
         false => Ok(()),
     };
     let is_left = daemon::clear_view(&folder).is_err();
     Hidden::take(&folder).ok(); // What a killed daemon left is mended by that.
     stopped.map_err(|why| Failure::of_daemon(&why))?;
+    if !is_mounted && mode() == before {
+        let advice = "name the folder that 'kakehi mount' was given";
+        return Err(Failure::new(Code::Failure, folder.display(), "it is not mounted", advice));
+    }
     if is_left {
         let advice = "unmount it as who has mounted it: fusermount3 -u DIR, or umount DIR";
         return Err(Failure::new(Code::Failure, folder.display(), "it is still mounted", advice));

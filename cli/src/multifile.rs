@@ -37,9 +37,14 @@ use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
 };
+use serde_json::Value;
 
 use self::writers::writer_of;
-use crate::failure::{Code, Failure};
+use crate::{
+    config::Environment,
+    failure::{Code, Failure},
+    job::Job,
+};
 
 pub(crate) use self::{
     cat::{Stopped, copy_stream},
@@ -180,13 +185,34 @@ fn in_use(path: &Path, file: &File, is_exclusive: bool) -> Option<Failure> {
         "in use by a daemon or server".to_owned()
     };
     let advice = if is_coalesced(path) {
-        "to read its files now, join the job that has it: 'kakehi jobs' lists them, \
-         'KAKEHI_JOB=NAME kakehi run --coalesce …' with the same folder joins; \
-         or wait until that has ended"
+        if let Some(failure) = holder(path) {
+            return Some(failure);
+        }
+        "to read its files now, run a program in the job that has it: \
+         'KAKEHI_JOB=NAME kakehi run --coalesce …' with the same folder; or wait until that has \
+         ended"
     } else {
         "wait until that has ended"
     };
     Some(Failure::new(Code::Failure, path.display(), why, advice))
+}
+
+/// The failure that names the job of this user and node which has a multifile.
+fn holder(path: &Path) -> Option<Failure> {
+    let file = path.canonicalize().ok()?;
+    let has = |kept: &Value| kept.as_str().is_some_and(|kept| Path::new(kept) == file);
+    Job::all(&Environment::read()).ok()?.iter().find_map(|served| {
+        let mut kept = served.status.get("multifiles")?.as_object()?.iter();
+        let (folder, _) = kept.find(|(_, file)| has(file))?;
+        let advice = format!(
+            "to read its files now: KAKEHI_JOB={} kakehi run --coalesce {folder}={} -- ls \
+             {folder}; or wait until that job has ended",
+            served.job.name,
+            file.display()
+        );
+        let why = format!("in use by job {}", served.named());
+        Some(Failure::new(Code::Failure, path.display(), why, advice))
+    })
 }
 
 fn is_empty(path: &Path) -> bool {

@@ -6,7 +6,11 @@ use crate::{
     config::{Config, Environment, Flags},
     failure::Failure,
     output,
+    voice::Screen,
 };
+
+/// Column at which the meaning of a setting begins.
+const INDENT: usize = 28;
 
 /// Shows every setting with its value.
 ///
@@ -36,15 +40,15 @@ pub(crate) fn config(args: &Args, environment: &Environment) -> Result<(), Failu
         });
         return output::print_json(&json!({"settings": settings.collect::<Vec<_>>()}));
     }
-    let mut text = String::new();
+    let (screen, mut text) = (Screen::stdout(), String::new());
     for row in &config.rows {
         let value = row.value.as_deref().unwrap_or("(unset)");
         let line = if args.show_origin {
-            format!("{:<14} {value:<12} {:<22} {}\n", row.name, row.variable(), row.origin)
+            format!("{:<14} {value:<12} {:<22} {}", row.name, row.variable(), row.origin)
         } else {
-            format!("{:<14} {value:<12} {}\n", row.name, row.meaning)
+            format!("{:<14} {value:<12} {}", row.name, row.meaning)
         };
-        text.push_str(&line);
+        text.push_str(&(screen.folded(&line, INDENT) + "\n"));
     }
     output::print(&text)
 }

@@ -16,6 +16,23 @@ pub(super) fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.names.split_ascii_whitespace().any(|known| known == name))
 }
 
+/// The interposed call that serves a call which is not: one on a folder that Kakehi has opened, or
+/// one around which handlers run.
+pub(super) fn served_by(name: &str) -> Option<&'static str> {
+    match name {
+        "readdir" | "readdir64" | "readdir_r" | "readdir64_r" | "rewinddir" | "seekdir" => {
+            Some("opendir")
+        }
+        "fork" | "__fork" => Some("__register_atfork"),
+        _ => None,
+    }
+}
+
+/// Calls of all groups, in their order.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().flat_map(|group| group.names.split_ascii_whitespace())
+}
+
 /// Advice that applies to interposed calls, too.
 pub(super) const WALKS: &str =
     "walks the real folders: correct, undelegated (a mapped folder is empty to it)";
@@ -109,7 +126,7 @@ mod tests {
     #[test]
     fn every_call_has_one_consequence() {
         let mut known = BTreeSet::new();
-        for name in GROUPS.iter().flat_map(|group| group.names.split_ascii_whitespace()) {
+        for name in all() {
             assert!(known.insert(name), "{name} is in two groups");
         }
         assert!(group("pwrite64").is_some() && group("fwrite").is_none());

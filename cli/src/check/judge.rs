@@ -48,7 +48,8 @@ impl Calls {
             let Some(group) = calls::group(symbol) else {
                 continue;
             };
-            if interposed.contains(symbol) && group.effect != calls::WALKS {
+            let by = calls::served_by(symbol).unwrap_or(symbol);
+            if interposed.contains(by) && group.effect != calls::WALKS {
                 found.covered.insert(symbol.to_owned());
             } else {
                 let (symbol, effect) = (symbol.to_owned(), group.effect);
@@ -60,11 +61,12 @@ impl Calls {
 
     pub(super) fn findings(&self) -> Vec<Finding> {
         let count = self.covered.len();
-        let names = names(self.covered.iter().map(String::as_str));
+        // Those that move bytes come before those on names.
+        let names = names(calls::all().filter(|name| self.covered.contains(*name)));
         let found = format!("{count} covered{names}");
         let mut findings = match count {
-            0 => vec![Finding::note("calls", "none covered", "no file call reaches Kakehi")],
-            _ => vec![Finding::ok("calls", found, "these file calls reach Kakehi first")],
+            0 => vec![Finding::note("calls", "none covered", "no file call goes through Kakehi")],
+            _ => vec![Finding::ok("calls", found, "these file calls go through Kakehi")],
         };
         for group in &GROUPS {
             let of_group = self.uncovered.iter().filter(|call| call.effect == group.effect);
@@ -107,9 +109,11 @@ fn linkage(image: &Image) -> Finding {
         }
         None => Finding::problem(NAME, "static", "no loader runs, so nothing can be interposed")
             .advise(ADVICE),
-        Some(loader) if is_glibc_loader(loader) => {
-            Finding::ok(NAME, format_args!("dynamic, {loader}"), "the preload library is loaded")
-        }
+        Some(loader) if is_glibc_loader(loader) => Finding::ok(
+            NAME,
+            format_args!("dynamic, {loader}"),
+            "the loader loads the preload library",
+        ),
         Some(loader) => Finding::problem(
             NAME,
             format_args!("another C library ({loader})"),
@@ -131,8 +135,7 @@ fn privileged(found: &str) -> Finding {
 
 pub(super) fn libraries(objects: &[Object]) -> Finding {
     const NAME: &str = "libraries";
-    const MEANING: &str = "their calls count like the program's; what it loads while it runs is \
-        not known here";
+    const MEANING: &str = "their calls are checked, too; libraries loaded at run time are not";
     let missing = objects.iter().filter(|object| object.path.is_none());
     let missing: Vec<_> = missing.map(|object| object.name.as_str()).collect();
     let count = objects.len().saturating_sub(1);
@@ -148,7 +151,7 @@ pub(super) fn own_definitions(program: &Image, interposed: &BTreeSet<String>) ->
     let own = program.exports.intersection(interposed).map(String::as_str);
     let own: Vec<_> = own.filter(|name| calls::group(name).is_some()).collect();
     let found = format!("{} defined by the program{}", own.len(), names(own.iter().copied()));
-    let meaning = "these do not reach Kakehi; a sanitizer or an I/O library may be linked in";
+    let meaning = "these calls bypass Kakehi; a sanitizer or an I/O library may be linked in";
     (!own.is_empty()).then(|| Finding::note("calls", found, meaning))
 }
 
@@ -159,7 +162,7 @@ pub(super) fn raw_calls(objects: &[Object]) -> Vec<Finding> {
         let sites = object.image.sites.0.iter().map(|(name, count)| format!("{name} x{count}"));
         let sites: Vec<_> = sites.collect();
         let found = format!("{} makes {} itself", object.name, sites.join(", "));
-        let meaning = "such calls pass by Kakehi: correct on a real descriptor, undelegated \
+        let meaning = "these calls bypass Kakehi: correct on a real descriptor, undelegated \
             (found by a heuristic)";
         Finding::note("system calls", found, meaning)
     };

@@ -50,8 +50,8 @@ pub(crate) struct Flags {
     /// --root.
     #[arg(long = "coalesce", value_name = "LOCAL=FILE", value_parser = utf8())]
     coalesced: Vec<String>,
-    /// True if these folders are mounted for programs that Kakehi does not reach: none (default),
-    /// auto (where it is possible), or always.
+    /// When to mount these folders for programs that the library does not reach: auto (default,
+    /// where it is possible), none, or always.
     #[arg(long, value_name = "WHEN")]
     view: Option<String>,
 }

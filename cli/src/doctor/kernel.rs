@@ -21,7 +21,7 @@ const PROBE_LEN: usize = 4096;
 pub(super) fn version() -> Finding {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy().into_owned();
-    Finding::ok("kernel", release, "what it can do is tried below")
+    Finding::ok("kernel", release, "the lines below try what Kakehi needs of it")
 }
 
 /// Sets a ring up as the daemon would, then as any kernel with io_uring could.
@@ -31,11 +31,15 @@ pub(super) fn io_uring() -> Finding {
     let best: io::Result<IoUring> =
         IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(8);
     let Err(why) = best else {
-        return Finding::ok(NAME, "a ring was set up", "the daemon can use it");
+        return Finding::ok(NAME, "available", "the daemon can use it for file I/O");
     };
     if IoUring::new(8).is_ok() {
-        return Finding::note(NAME, "a plain ring was set up", "the daemon can use it, less well")
-            .advise("Linux 6.0 or later has cooperative task work, which is faster");
+        return Finding::note(
+            NAME,
+            "available, without cooperative task work",
+            "the daemon can use it",
+        )
+        .advise("Linux 6.0 or later has cooperative task work, which is faster");
     }
     let sysctl = setting("/proc/sys/kernel/io_uring_disabled");
     let finding = Finding::note(NAME, &why, THREADS);
@@ -55,7 +59,7 @@ pub(super) fn io_uring() -> Finding {
 /// A sealed file in memory, as every segment between client and daemon is one.
 pub(super) fn memfd() -> Finding {
     const NAME: &str = "memfd";
-    const MEANING: &str = "segments between client and daemon are sealed files in memory";
+    const MEANING: &str = "program and daemon share memory by sealed memfds";
     let sealed = || {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("kakehi-doctor", flags)?;
@@ -68,7 +72,7 @@ pub(super) fn memfd() -> Finding {
         }
     };
     match sealed() {
-        Ok(()) => Finding::ok(NAME, "created and sealed", MEANING),
+        Ok(()) => Finding::ok(NAME, "sealed", MEANING),
         Err(why) => Finding::problem(NAME, why, MEANING)
             .advise("Linux 3.17 or later has them; in a container allow memfd_create and fcntl"),
     }
@@ -76,9 +80,9 @@ pub(super) fn memfd() -> Finding {
 
 pub(super) fn pidfd() -> Finding {
     const NAME: &str = "pidfd";
-    const MEANING: &str = "client and daemon see each other's death by it";
+    const MEANING: &str = "program and daemon notice each other's death by it";
     match rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()) {
-        Ok(_) => Finding::ok(NAME, "opened", MEANING),
+        Ok(_) => Finding::ok(NAME, "available", MEANING),
         Err(why) => Finding::problem(NAME, why, MEANING)
             .advise("Linux 5.3 or later has it; in a container allow pidfd_open"),
     }
@@ -87,7 +91,7 @@ pub(super) fn pidfd() -> Finding {
 /// Reads a cached page without waiting, in a nameless file of `folder`.
 pub(super) fn nowait(folder: Option<&Path>) -> Finding {
     const NAME: &str = "RWF_NOWAIT";
-    const MEANING: &str = "cached reads of files in the current folder";
+    const MEANING: &str = "cached reads in this folder need no request";
     let read = || -> io::Result<usize> {
         let folder = folder.ok_or(io::ErrorKind::NotFound)?;
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -98,10 +102,10 @@ pub(super) fn nowait(folder: Option<&Path>) -> Finding {
         Ok(rustix::io::preadv2(&file, buffers, 0, ReadWriteFlags::NOWAIT)?)
     };
     match read() {
-        Ok(PROBE_LEN) => Finding::ok(NAME, "a cached page was read", MEANING),
+        Ok(PROBE_LEN) => Finding::ok(NAME, "available", MEANING),
         Ok(len) => Finding::note(NAME, format_args!("{len} of {PROBE_LEN} bytes"), MEANING),
         Err(why) if Errno::from_io_error(&why) == Some(Errno::OPNOTSUPP) => {
-            Finding::note(NAME, "this file system has none", "reads here are plain reads")
+            Finding::note(NAME, "not available here", "the kernel serves all reads in this folder")
         }
         Err(why) => Finding::note(NAME, format_args!("not tried: {why}"), MEANING)
             .advise("start doctor in a folder where your programs write"),
@@ -111,7 +115,7 @@ pub(super) fn nowait(folder: Option<&Path>) -> Finding {
 /// Only told: the daemon never reads another process's memory.
 pub(super) fn ptrace_scope() -> Finding {
     const NAME: &str = "ptrace scope";
-    const MEANING: &str = "delegation needs no ptrace permission; debuggers may";
+    const MEANING: &str = "Kakehi does not use ptrace";
     let scope = setting("/proc/sys/kernel/yama/ptrace_scope");
     Finding::ok(NAME, scope.as_deref().unwrap_or("no Yama"), MEANING)
 }

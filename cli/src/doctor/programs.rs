@@ -25,7 +25,7 @@ const ANSWER_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 pub(super) fn glibc(environment: &Environment) -> Finding {
     const NAME: &str = "libc";
-    const MEANING: &str = "the preload library is built for the GNU C library";
+    const MEANING: &str = "the preload library needs the GNU C library";
     match first_line(environment, "getconf", &["GNU_LIBC_VERSION"]) {
         Some(version) if version.starts_with("glibc") => Finding::ok(NAME, version, MEANING),
         _ => Finding::note(NAME, "not the GNU C library, or unknown", MEANING)
@@ -36,7 +36,7 @@ pub(super) fn glibc(environment: &Environment) -> Finding {
 /// Finds the preload library and loads it into a process that ends at once.
 pub(super) fn preload(config: &Config) -> Finding {
     const NAME: &str = "preload";
-    const MEANING: &str = "it carries a program's file calls to the daemon";
+    const MEANING: &str = "interposes the file calls of programs";
     let path = match library::find(config) {
         Ok(path) => path,
         Err(why) => {
@@ -63,7 +63,7 @@ pub(super) fn preload(config: &Config) -> Finding {
             Finding::problem(NAME, why, MEANING).advise(format!("build {found} on this machine"))
         }
         Ok(ended) => Finding::problem(NAME, format_args!("{found}: {}", ended.status), MEANING)
-            .advise("report this: a program with the library did not end well".to_owned()),
+            .advise("report this: a program failed with the library loaded".to_owned()),
         Err(why) => Finding::note(NAME, format_args!("{found}: not loaded: {why}"), MEANING),
     }
 }
@@ -71,7 +71,7 @@ pub(super) fn preload(config: &Config) -> Finding {
 /// Creates the job's folder as `run` does, and removes it again if it was not there before.
 pub(super) fn socket_folder(config: &Config, environment: &Environment) -> Finding {
     const NAME: &str = "socket folder";
-    const MEANING: &str = "the job's daemon listens there, for this user only";
+    const MEANING: &str = "the job's daemon listens here, for this user only";
     let job = Job::find(config, environment);
     let result = job.and_then(|job| {
         let created = job.create()?;
@@ -91,10 +91,10 @@ pub(super) fn socket_folder(config: &Config, environment: &Environment) -> Findi
 
 pub(super) fn ucx(loader: &Loader, environment: &Environment) -> Finding {
     const NAME: &str = "UCX";
-    const MEANING: &str = "not needed on one node; loaded at run time for other nodes";
+    const MEANING: &str = "optional; carries remote files over ucx:// addresses";
     let Some(path) = loader.find("libucp.so.0", &[], &[], |_| true) else {
         return Finding::note(NAME, "no libucp.so.0", MEANING)
-            .advise("to use it: apt-get install libucx0");
+            .advise("to use it, install UCX (Debian: libucx0)");
     };
     match ucx_version(&path, environment) {
         Some(version) => Finding::ok(NAME, format_args!("{version}, {}", path.display()), MEANING),
@@ -115,7 +115,7 @@ fn ucx_version(library: &Path, environment: &Environment) -> Option<String> {
 
 pub(super) fn mpi(environment: &Environment) -> Finding {
     const NAME: &str = "MPI";
-    const MEANING: &str = "any MPI works, by 'kakehi run -- mpirun …'";
+    const MEANING: &str = "any MPI works: 'kakehi run -- mpirun …'";
     let launcher = ["mpirun", "mpiexec"].into_iter().find_map(|program| {
         let path = environment.find_program(OsStr::new(program))?;
         Some((path, first_line(environment, program, &["--version"]).unwrap_or_default()))
@@ -125,13 +125,13 @@ pub(super) fn mpi(environment: &Environment) -> Finding {
             Finding::ok(NAME, format_args!("{} ({})", path.display(), line.trim()), MEANING)
         }
         None => Finding::note(NAME, "neither mpirun nor mpiexec in PATH", MEANING)
-            .advise("for parallel programs: apt-get install openmpi-bin"),
+            .advise("load an MPI module, or install one (Debian: openmpi-bin)"),
     }
 }
 
 pub(super) fn scheduler(environment: &Environment) -> Finding {
     const NAME: &str = "scheduler";
-    const MEANING: &str = "its job id names the job; 'srun kakehi run -- ./app' works";
+    const MEANING: &str = "its job id names the daemon's job; 'srun kakehi run -- ./app' works";
     let current =
         SCHEDULERS.iter().find_map(|known| Some((known, environment.get(known.variable)?)));
     if let Some((known, id)) = current {

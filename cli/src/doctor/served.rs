@@ -45,12 +45,12 @@ impl Probe {
 
 /// Runs a program under `kakehi run`, in a folder beside the jobs' folders.
 pub(super) fn served(config: &Config, environment: &Environment) -> Finding {
-    const NAME: &str = "a run";
-    const MEANING: &str = "a daemon is started, and a program writes a byte by it";
-    const ADVICE: &str = "raise the limit or mount what it names; programs run without delegation \
-                          by KAKEHI_DISABLE=1";
+    const NAME: &str = "run";
+    const MEANING: &str = "'kakehi run' starts a daemon, and a program writes through it";
+    const ADVICE: &str = "raise the limit or mount what it names; KAKEHI_DISABLE=1 runs programs \
+                          without Kakehi";
     match try_run(config, environment) {
-        Ok(None) => Finding::ok(NAME, "the byte is in its file", MEANING),
+        Ok(None) => Finding::ok(NAME, "the written byte is in its file", MEANING),
         Ok(Some(why)) => Finding::problem(NAME, why, MEANING).advise(ADVICE),
         Err(why) => Finding::problem(NAME, why, MEANING).advise(ADVICE),
     }
@@ -58,11 +58,10 @@ pub(super) fn served(config: &Config, environment: &Environment) -> Finding {
 
 /// Runs a program past the library in a folder that is kept in a multifile, and so has a view.
 pub(super) fn viewed(config: &Config, environment: &Environment) -> Finding {
-    const NAME: &str = "a view";
-    const MEANING: &str =
-        "programs that the library does not reach use mapped and coalesced folders";
-    const ADVICE: &str = "have /dev/fuse opened to this user, and fusermount3 (Debian: fuse3) \
-                          installed; without it such programs fail there";
+    const NAME: &str = "view";
+    const MEANING: &str = "static programs and the like can use mapped and coalesced folders";
+    const ADVICE: &str = "make /dev/fuse accessible and install fusermount3 (Debian: fuse3); \
+                          without them such programs fail there";
     match try_view(config, environment) {
         Ok(None) => Finding::ok(NAME, "a byte was written through it", MEANING),
         Ok(Some(why)) => Finding::note(NAME, why, MEANING).advise(ADVICE),

@@ -163,8 +163,9 @@ impl Served {
     }
 
     /// The job's name with what tells it from others.
-    fn named(&self) -> String {
-        let command: String = self.command().chars().take(SHOWN_MAX).collect();
+    pub(crate) fn named(&self) -> String {
+        let command = self.command().trim_matches(['(', ')']);
+        let command: String = command.chars().take(SHOWN_MAX).collect();
         format!("{} ({command}, {})", self.job.name, report::age(self.age()))
     }
 }

@@ -21,7 +21,8 @@ impl Bench {
     fn new() -> Self {
         let bench = Self(tempdir().expect("temporary folder"));
         let source = "int open(void) { return 0; }\nint fopen(void) { return 0; }\n\
-            long write(void) { return 0; }";
+            long write(void) { return 0; }\n\
+            int opendir(void) { return 0; }\nint __register_atfork(void) { return 0; }";
         let options = ["-w", "-fno-builtin", "-shared", "-fPIC"];
         bench.compile("libkakehi_preload.so", source, &options);
         bench
@@ -85,6 +86,20 @@ fn calls_are_judged_by_what_the_preload_library_defines() {
     }
     assert!(row("write").is_none() && row("fwrite").is_none());
     finding(&found, "linkage", "dynamic");
+}
+
+/// A call that needs no wrapper is no reason for a note.
+#[test]
+fn calls_on_an_opened_folder_and_forks_are_covered_with_their_first() {
+    let bench = Bench::new();
+    let source = "#include <dirent.h>\n#include <unistd.h>\n\
+        int main(void) { DIR *d = opendir(\".\"); return readdir(d) && fork(); }";
+    let app = bench.compile("app", source, &["-w"]);
+    let found = bench.verdict(&app, true);
+    assert_eq!(found["calls"]["uncovered"], Value::Array(Vec::new()), "{found:#}");
+    let (_, text, _) = output(&mut bench.check(&app));
+    let verdict = text.lines().last().expect("a verdict");
+    assert!(verdict.starts_with("Kakehi works for ") && verdict.ends_with("app'."), "{verdict}");
 }
 
 #[test]

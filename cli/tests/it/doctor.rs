@@ -84,6 +84,6 @@ fn doctor_finds_what_a_run_fails_of() {
         command.args(["-c", &script, env!("CARGO_BIN_EXE_kakehi")]).current_dir(folder.path());
         let found = json(&mut command);
         assert_eq!(found["delegation"], false, "{limit}: {found}");
-        assert_eq!(finding(&found, "a run")["state"], "problem", "{limit}: {found}");
+        assert_eq!(finding(&found, "run")["state"], "problem", "{limit}: {found}");
     }
 }

@@ -15,7 +15,7 @@ use std::{
 
 use tempfile::tempdir;
 
-use crate::{fails, json, kakehi, library, output};
+use crate::{fails, json, kakehi, library, output, voice::shown};
 
 /// Longer than a daemon takes to start on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -209,7 +209,12 @@ fn status_finds_the_only_job_and_asks_which_of_several() {
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains(&format!("daemon {}, ", first.0.id())), "{stdout}");
     let second = server("two", "other");
-    fails(&mut status(), 2, &["one ((server), ", "two ((server), ", "--job one"]);
+    fails(&mut status(), 2, &["one (server, ", "two (server, ", "--job one"]);
+    let runtime = folder.path().to_str().expect("UTF-8");
+    let shown = shown(folder.path(), "status", 80, &[("XDG_RUNTIME_DIR", runtime)]);
+    // The colours have 11 letters.
+    assert!(shown.lines().all(|line| line.chars().count() <= 91), "{shown}");
+    assert!(!shown.contains(runtime), "a name, and no path: {shown}");
     let (code, stdout, stderr) = output(status().args(["--job", "two"]));
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains(&format!("daemon {}, ", second.0.id())), "{stdout}");

@@ -9,7 +9,12 @@ use tempfile::tempdir;
 use crate::{fails, kakehi, output};
 
 /// Returns the output of `arguments` on a terminal of so many columns.
-fn shown(folder: &Path, arguments: &str, columns: u16, variables: &[(&str, &str)]) -> String {
+pub(crate) fn shown(
+    folder: &Path,
+    arguments: &str,
+    columns: u16,
+    variables: &[(&str, &str)],
+) -> String {
     let line = format!("stty cols {columns}; exec \"$KAKEHI\" {arguments}");
     let mut terminal = Command::new("script");
     terminal.args(["-qc", &line, "/dev/null"]).current_dir(folder);
@@ -37,6 +42,26 @@ fn lines_fold_between_words_at_the_width_of_the_terminal() {
         let fits = |line: &str| line.chars().count() <= usize::from(columns);
         assert!(shown.lines().all(fits), "{shown}");
         assert_eq!(words(&shown), words(&whole));
+    }
+    let runtime = folder.path().to_str().expect("UTF-8");
+    let variables = [("XDG_RUNTIME_DIR", runtime), ("KAKEHI_JOB", "folded"), ("HOME", runtime)];
+    // What is free differs from one moment to the next.
+    let fixed = |text: &str| {
+        let mut words = words(text);
+        words.retain(|word| !word.contains(|letter: char| letter.is_ascii_digit()));
+        words
+    };
+    for command in ["doctor", "config", "config --show-origin", "status", "drain", "jobs", "check"]
+    {
+        let mut whole = kakehi(folder.path());
+        let whole = whole.args(command.split(' ')).envs(variables).env("TERM", "xterm");
+        let (_, stdout, stderr) = output(whole);
+        let shown = plain(&shown(folder.path(), command, 80, &variables));
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{command}: {shown}");
+        assert!(shown.lines().count() > 1 || command == "jobs", "{command}: {shown}");
+        // A path is broken behind a slash.
+        let joined = |words: Vec<String>| words.concat();
+        assert_eq!(joined(fixed(&shown)), joined(fixed(&(stdout + &stderr))), "{command}");
     }
 }
 
@@ -79,6 +104,53 @@ fn errors_are_json_where_json_was_asked_for() {
     }
     let (_, _, stderr) = output(kakehi(folder.path()).args(["run", "./none", "--json"]));
     assert!(stderr.starts_with("kakehi: "), "{stderr}");
+}
+
+/// The commands that a help lists, without those of the parser and the benches'.
+fn commands(help: &str) -> Vec<String> {
+    let (_, list) = help.split_once("Commands:\n").expect("a list");
+    let list = list.lines().take_while(|line| !line.is_empty());
+    let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next().map(str::to_owned));
+    names.filter(|name| name != "help" && name != "bench").collect()
+}
+
+#[test]
+fn every_command_with_json_tells_mistakes_as_json() {
+    let folder = tempdir().expect("temporary folder");
+    let help = |words: &[&str]| {
+        let (code, text, errors) = output(kakehi(folder.path()).args(words).arg("--help"));
+        assert_eq!(code, 0, "{errors}");
+        text
+    };
+    let all = commands(&help(&[])).into_iter().map(|name| vec![name]);
+    let below = commands(&help(&["multifile"])).into_iter();
+    let all = all.chain(below.map(|name| vec!["multifile".to_owned(), name]));
+    let mut tried = 0;
+    for path in all {
+        let path: Vec<_> = path.iter().map(String::as_str).collect();
+        if path == ["multifile"] || !help(&path).contains("--json") {
+            continue;
+        }
+        let mut command = kakehi(folder.path());
+        let (code, stdout, stderr) = output(command.args(&path).args(["--json", "--frobnicate"]));
+        assert_eq!((code, &*stdout), (2, ""), "{path:?}");
+        let error: Value =
+            serde_json::from_str(&stderr).unwrap_or_else(|why| panic!("{path:?}: {why}: {stderr}"));
+        for part in ["object", "reason", "advice"] {
+            assert!(error["error"][part].is_string(), "{path:?}: {error}");
+        }
+        tried += 1;
+    }
+    assert!(tried > 10, "{tried}");
+}
+
+#[test]
+fn commands_without_their_argument_say_which_is_missing() {
+    let folder = tempdir().expect("temporary folder");
+    fails(kakehi(folder.path()).arg("check"), 2, &["<PROGRAM>", "'kakehi check --help'"]);
+    let not_mounted = "it is not mounted; name the folder";
+    fails(kakehi(folder.path()).args(["umount", "nothing"]), 1, &[not_mounted]);
 }
 
 #[test]

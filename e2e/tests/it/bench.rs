@@ -10,7 +10,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Folder, Running, SOON, heeded, kakehi, processes_of, succeed, wait_for};
+use crate::harness::{Folder, Running, SOON, heeded, kakehi, processes_of, run, succeed, wait_for};
 
 #[test]
 fn a_bench_that_is_killed_takes_its_stopped_daemons_along_and_its_folders_if_it_can() {
@@ -81,6 +81,16 @@ fn bench_of_a_file_leaves_nothing_when_it_is_interrupted() {
         assert_eq!(bench.wait(SOON).signal(), Some(signal.as_raw()));
         assert_eq!(names(), 0, "{signal:?}");
     }
+}
+
+#[test]
+fn bench_tells_mistakes_as_json_where_json_was_asked_for() {
+    let mut command = Command::new(kakehi());
+    let output = run(command.args(["bench", "here", "--json", "--dir", "/nowhere"]), SOON);
+    assert_eq!(output.status.code(), Some(2));
+    let error: Value = serde_json::from_slice(&output.stderr).expect("one document");
+    assert_eq!(error["error"]["exit_status"], 2, "{error}");
+    assert!(error["error"]["reason"].as_str().is_some_and(|it| it.contains("/nowhere")), "{error}");
 }
 
 #[test]

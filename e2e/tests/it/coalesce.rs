@@ -394,12 +394,16 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
     };
     refused(coalescing(&folder).env("KAKEHI_JOB", "other"), "another daemon");
     for command in ["repair", "ls"] {
-        let output = run(&mut multifile(&[command], &kept(&folder)), SOON);
+        let mut look = multifile(&[command], &kept(&folder));
+        let output = run(look.env("XDG_RUNTIME_DIR", folder.path()), SOON);
         let said = text(&output.stderr);
-        assert!(
-            !output.status.success() && said.contains("in use by a daemon or server"),
-            "{said}"
-        );
+        assert!(!output.status.success() && said.contains("in use by job "), "{said}");
+        // The command that it names reads them.
+        let named = said.split_once("files now: ").and_then(|(_, rest)| rest.split_once("; or"));
+        let line = named.expect("a command").0.replace("kakehi ", "\"$0\" ");
+        let mut joined = Command::new("sh");
+        joined.args(["-c", &line]).arg(kakehi()).env("XDG_RUNTIME_DIR", folder.path());
+        assert_eq!(succeed(&mut joined, SOON), "a\n", "{line}");
     }
     first.signal(Signal::TERM);
     drop(first);
