@@ -149,12 +149,13 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
 fn compare(
     report: &mut Report,
     effort: &Effort,
-    (case, place): (String, Result<&Place, String>),
+    case: &str,
+    place: Result<&Place, String>,
     rounds: usize,
     round: impl Fn(&Place) -> anyhow::Result<(Duration, Duration)>,
 ) {
     let sides = ["files", "multifile"].map(|side| format!("{case}/{side}"));
-    if !effort.wants(sides.iter().chain([&case])) {
+    if !effort.wants(sides.iter().map(String::as_str).chain([case])) {
         return;
     }
     let [of_files, of_multifile] = sides;

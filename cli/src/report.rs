@@ -57,7 +57,8 @@ impl<'a> Stats<'a> {
     pub(crate) fn append(
         mut self,
         summary: &Summary,
-        (job, exit_code): (&str, u8),
+        job: &str,
+        exit_code: u8,
     ) -> Result<(), Failure> {
         let system = uname();
         let host = system.nodename().to_string_lossy();

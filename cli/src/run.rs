@@ -239,7 +239,7 @@ impl Ended<'_> {
         // Only these draw them.
         summary.samples.clear();
         summary.traced.clear();
-        let appended = append(stats, joined, &summary, (&job.name, code)).and(reported);
+        let appended = append(stats, joined, &summary, &job.name, code).and(reported);
         let mut failures = report::failures(&summary);
         // Where the program ended well this is the job's failure.
         let is_well = code == 0 && appended.is_ok();
@@ -256,13 +256,14 @@ fn append(
     own: Option<Stats<'_>>,
     joined: Option<Joined>,
     summary: &Summary,
-    of_job: (&str, u8),
+    job: &str,
+    exit_code: u8,
 ) -> Result<(), Failure> {
     let others = joined.map(|joined| joined.files(own.as_ref().map(Stats::path)));
-    let mut appended = own.map_or(Ok(()), |stats| stats.append(summary, of_job));
+    let mut appended = own.map_or(Ok(()), |stats| stats.append(summary, job, exit_code));
     for path in others.unwrap_or_default() {
         let stats = Stats::open(&path);
-        appended = appended.and(stats.and_then(|stats| stats.append(summary, of_job)));
+        appended = appended.and(stats.and_then(|stats| stats.append(summary, job, exit_code)));
     }
     appended
 }

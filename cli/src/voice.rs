@@ -118,7 +118,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Style of text for this stream.
-    pub(crate) fn of(stream: &(impl AsFd + IsTerminal)) -> Self {
+    pub(crate) fn of<T: AsFd + IsTerminal>(stream: &T) -> Self {
         if !stream.is_terminal() {
             return Self { columns: None, has_colour: false };
         }

@@ -61,8 +61,8 @@ impl Writer {
                 let held = comm.clone().unbind();
                 let writer = Comm::new(comm).call(&path, |group| {
                     let task = own_task(&chunks, group.rank, group.size, files);
-                    let new = (task, &options);
-                    ParWriter::create_with(group, &Disk::new(), &path, new, |_, _| Ok(()))
+                    let disk = Disk::new();
+                    ParWriter::create_with(group, &disk, &path, task, &options, |_, _| Ok(()))
                 })?;
                 Sink::Own(Box::new(writer), held)
             }

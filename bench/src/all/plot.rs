@@ -28,11 +28,11 @@ struct Axis {
     from: f64,
     to: f64,
     /// Where these ends are.
-    at: (f64, f64),
+    at: [f64; 2],
 }
 
 impl Axis {
-    fn of(values: impl Iterator<Item = f64> + Clone, at: (f64, f64), is_padded: bool) -> Self {
+    fn of(values: impl Iterator<Item = f64> + Clone, at: [f64; 2], is_padded: bool) -> Self {
         let values = values.filter(|value| *value > 0.0);
         let from = values.clone().fold(f64::INFINITY, f64::min);
         let to = values.fold(0.0, f64::max);
@@ -44,7 +44,8 @@ impl Axis {
 
     fn place(&self, value: f64) -> f64 {
         let share = (value.max(f64::MIN_POSITIVE).log10() - self.from) / (self.to - self.from);
-        self.at.0 + (self.at.1 - self.at.0) * share.clamp(0.0, 1.0)
+        let [from, to] = self.at;
+        from + (to - from) * share.clamp(0.0, 1.0)
     }
 
     /// 1, 2, and 5 of every power of ten on the axis; only the powers where these are many.
@@ -69,9 +70,9 @@ pub(super) fn lines(
     x_shown: impl Fn(f64) -> String,
 ) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
-    let x = Axis::of(points().map(|point| point.0), (LEFT + 8.0, WIDTH - RIGHT), false);
+    let x = Axis::of(points().map(|point| point.0), [LEFT + 8.0, WIDTH - RIGHT], false);
     let spreads = points().flat_map(|(_, spread)| [spread.min, spread.median, spread.max]);
-    let y = Axis::of(spreads, (HEIGHT - FOOT, TOP), true);
+    let y = Axis::of(spreads, [HEIGHT - FOOT, TOP], true);
     let mut body = String::new();
     for mark in y.marks() {
         let at = y.place(mark);
@@ -164,7 +165,7 @@ pub(super) fn grid(
 ) -> String {
     let all = rows.iter().flat_map(|row| columns.iter().filter_map(|column| value(column, row)));
     let medians: Vec<_> = all.map(|spread| spread.median).collect();
-    let axis = Axis::of(medians.iter().copied(), (0.08, 0.85), false);
+    let axis = Axis::of(medians.iter().copied(), [0.08, 0.85], false);
     let mut body = text(LEFT, 12.0, "", &format!("{x_name}; down: {y_name}"));
     for (index, column) in columns.iter().enumerate() {
         let at = LEFT + CELL.0 * (index as f64 + 0.5);
@@ -272,7 +273,7 @@ mod tests {
     fn names_of_lines_that_end_together_stand_apart() {
         let line = |name: &str| Line { name: name.to_owned(), points: [(1.0, spread(5.0))].into() };
         let all = ["a", "b", "c"].map(line);
-        let axis = Axis::of([1.0, 10.0].into_iter(), (HEIGHT - FOOT, TOP), true);
+        let axis = Axis::of([1.0, 10.0].into_iter(), [HEIGHT - FOOT, TOP], true);
         let heights: Vec<f64> = names(&all, &axis)
             .split("y=\"")
             .skip(1)

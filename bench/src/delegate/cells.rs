@@ -76,6 +76,15 @@ fn cells() -> impl Iterator<Item = Cell> {
     BOTH.into_iter().chain(rest)
 }
 
+/// One side of a cell, and what it is compared with.
+struct Side<'a> {
+    name: &'a str,
+    /// Bytes of a round.
+    volume: f64,
+    native: &'a Samples,
+    ours: &'a Samples,
+}
+
 impl Bench<'_> {
     /// Measures cells: a row per side, and a ratio per delegated side.
     pub(super) fn cells(
@@ -92,24 +101,20 @@ impl Bench<'_> {
             };
             let [native, hybrid, delegate] = &samples;
             let volume = job.as_ref().map_or(0, Job::volume) as f64;
-            self.report(report, cell, "native", (volume, native, native));
+            let side = |name, ours| Side { name, volume, native, ours };
+            self.report(report, cell, &side("native", native));
             if players.hybrid {
-                self.report(report, cell, "hybrid", (volume, native, hybrid));
+                self.report(report, cell, &side("hybrid", hybrid));
             }
             if players.delegate {
-                self.report(report, cell, "delegate", (volume, native, delegate));
+                self.report(report, cell, &side("delegate", delegate));
             }
         }
     }
 
     /// Reports one side of a cell.
-    fn report(
-        &self,
-        report: &mut Report,
-        cell: Cell,
-        side: &str,
-        (volume, native, ours): (f64, &Samples, &Samples),
-    ) {
+    fn report(&self, report: &mut Report, cell: Cell, side: &Side<'_>) {
+        let Side { name: side, volume, native, ours } = *side;
         let [row, ratio_name] = names(side, cell, self.places.name(cell.2), self.idle);
         // Bytes a nanosecond are gigabytes a second.
         let rate = spread(ours, |sample| 1e3 * volume / sample.wall_ns as f64);

@@ -134,7 +134,7 @@ pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
         }
         Transport::Ucx => {
             let memory = Pool::new(NUMBER_LEN, run.depth as usize * run.parts()).memory();
-            let worker = ucx::worker(&handle, &events, &run, (memory, NUMBER_LEN))?;
+            let worker = ucx::worker(&handle, &events, &run, memory, NUMBER_LEN)?;
             let stream = executor.run_until(sockets.connect(&args.address, client::PATIENCE))?;
             executor.run_until(ucx::send_all(&handle, worker, stream, run))
         }
@@ -146,8 +146,8 @@ fn serve_messages(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample> 
     ensure!(part == Part::Integrated, "not by this program");
     let (mut executor, events, _, sockets) = set_up()?;
     let part_count = run.depth as usize * run.parts();
-    let landing = (Pool::new(run.part_len(), part_count).memory(), run.part_len());
-    let worker = ucx::worker(&executor.handle(), &events, run, landing)?;
+    let landing = Pool::new(run.part_len(), part_count).memory();
+    let worker = ucx::worker(&executor.handle(), &events, run, landing, run.part_len())?;
     let listener = listen(&mut executor, &sockets)?;
     executor.run_until(psync::serve_messages(&worker, listener, &open(path, true)?, run))
 }
@@ -160,10 +160,10 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
     };
     let handle = executor.handle();
     let server = Server::new(&handle, &engines, file, run.clone())?;
-    let landing = (server.pool.memory(), run.part_len());
+    let landing = server.pool.memory();
     let worker = match run.transport {
         Transport::Tcp => None,
-        Transport::Ucx => Some(ucx::worker(&handle, &events, &run, landing)?),
+        Transport::Ucx => Some(ucx::worker(&handle, &events, &run, landing, run.part_len())?),
     };
     let listener = listen(&mut executor, &sockets)?;
     match worker {

@@ -38,7 +38,8 @@ pub(super) fn worker(
     handle: &Handle,
     events: &Events,
     run: &Run,
-    (memory, buffer_len): (Arc<dyn Memory>, usize),
+    memory: Arc<dyn Memory>,
+    buffer_len: usize,
 ) -> anyhow::Result<Worker> {
     let count = run.depth * u32::try_from(run.parts()).unwrap_or(u32::MAX);
     let config = Config {

@@ -36,8 +36,8 @@ fn measure(report: &mut Report, places: &Places, effort: &Effort, count: u32) {
     let usual = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
     let rounds = effort.rounds_or(usual);
     for (name, place) in places.all() {
-        let case = (format!("create/{count}/{name}"), place);
-        compare(report, effort, case, rounds, |place| round(place, count));
+        let case = format!("create/{count}/{name}");
+        compare(report, effort, &case, place, rounds, |place| round(place, count));
     }
 }
 

@@ -119,7 +119,7 @@ fn create(report: &mut Report, suffix: &str, ranks: u32, run: &Run<'_>) {
     let name = format!("create/{ranks}ranks{suffix}");
     let job = Job { ranks, what: "create", number: 0, columns: 2 };
     if let Some(times) = run(&[&name], job) {
-        pair(report, &name, &times, (0, 1), Unit::Ms);
+        pair(report, &name, &times, 0, 1, Unit::Ms);
     }
 }
 
@@ -140,8 +140,8 @@ fn trace(report: &mut Report, suffix: &str, effort: &Effort, run: &Run<'_>) {
         ["activation", "write"].map(|what| format!("trace/{WORKERS}ranks/{what}{suffix}"));
     let job = Job { ranks: WORKERS, what: "trace", number, columns: 4 };
     if let Some(times) = run(&[&activation, &write], job) {
-        pair(report, &activation, &times, (0, 2), Unit::Ms);
-        pair(report, &write, &times, (1, 3), Unit::Rate(number * u64::from(WORKERS)));
+        pair(report, &activation, &times, 0, 2, Unit::Ms);
+        pair(report, &write, &times, 1, 3, Unit::Rate(number * u64::from(WORKERS)));
     }
 }
 
@@ -152,8 +152,8 @@ fn simulate(report: &mut Report, suffix: &str, particles: u64, run: &Run<'_>) {
     let job = Job { ranks: WORKERS, what: "particles", number: particles, columns: 4 };
     if let Some(times) = run(&[&write, &read], job) {
         let volume = Unit::Rate(particles * PARTICLE_LEN);
-        pair(report, &write, &times, (0, 2), volume);
-        pair(report, &read, &times, (1, 3), volume);
+        pair(report, &write, &times, 0, 2, volume);
+        pair(report, &read, &times, 1, 3, volume);
     }
 }
 
@@ -166,13 +166,7 @@ enum Unit {
 }
 
 /// A row for each side, and the ratio.
-fn pair(
-    report: &mut Report,
-    name: &str,
-    times: &Times,
-    (native, ours): (usize, usize),
-    unit: Unit,
-) {
+fn pair(report: &mut Report, name: &str, times: &Times, native: usize, ours: usize, unit: Unit) {
     let of = |value: &dyn Fn(&[f64]) -> Option<f64>| {
         let times = times.as_ref().map_err(String::clone)?;
         let values = times.iter().filter_map(|round| value(round));

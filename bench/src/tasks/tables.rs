@@ -9,7 +9,8 @@ use std::{
 use anyhow::{Context as _, ensure};
 use multifile::{
     Disk, Group, NewTask, Options, Packing, ParReader, ParWriter, Style, TaskReader, Writer,
-    group::Threads, parallel::BuddyWriter,
+    group::Threads,
+    parallel::{BuddyWriter, NewSet},
 };
 
 use super::{Effort, Place, Places, create};
@@ -185,8 +186,9 @@ fn together(group: Threads, path: &Path, way: Way) -> multifile::Result<[u32; 4]
     };
     if let Way::Buddy = way {
         let task = task(rank / (RANKS / 2), rank % (RANKS / 2));
-        let levels = (1, &Options { style: Style::Parallel, ..Options::default() });
-        let mut writer = BuddyWriter::create(&group, &disk, path, task, levels)?;
+        let options = &Options { style: Style::Parallel, ..Options::default() };
+        let set = NewSet { storage: &disk, path, options };
+        let mut writer = BuddyWriter::create(&group, set, 1, task)?;
         let open = calls();
         writer.write(&data)?;
         let write = calls();

@@ -27,12 +27,6 @@ pub(super) struct Read {
     pub(super) is_local: bool,
 }
 
-impl From<(PathBuf, String)> for Read {
-    fn from((path, text): (PathBuf, String)) -> Self {
-        Self { path, text, is_local: false }
-    }
-}
-
 /// The configuration files that exist, lowest first.
 pub(super) fn read(environment: &Environment) -> Result<Vec<Read>, Failure> {
     let home = || Some(Path::new(environment.get("HOME")?).join(".config"));
@@ -41,22 +35,22 @@ pub(super) fn read(environment: &Environment) -> Result<Vec<Read>, Failure> {
     let system = Some(PathBuf::from("/etc/kakehi/config.toml"));
     let mut files = Vec::new();
     for path in [system, user].into_iter().flatten().filter(|path| exists(path)) {
-        files.push(Read::from(named(path)?));
+        files.push(named(path)?);
     }
     if let Some(folder) = &environment.folder {
-        let local = own(folder)?.map(Read::from);
-        files.extend(local.map(|file| Read { is_local: true, ..file }));
+        let local = own(folder)?;
+        files.extend(local.map(|(path, text)| Read { path, text, is_local: true }));
     }
     // Named on purpose, so it has to exist.
     if let Some(path) = environment.get(CONFIG_VARIABLE) {
-        files.push(named(path.into())?.into());
+        files.push(named(path.into())?);
     }
     Ok(files)
 }
 
-fn named(path: PathBuf) -> Result<(PathBuf, String), Failure> {
+fn named(path: PathBuf) -> Result<Read, Failure> {
     match fs::read_to_string(&path) {
-        Ok(text) => Ok((path, text)),
+        Ok(text) => Ok(Read { path, text, is_local: false }),
         Err(why) => Err(unread(&path, &why)),
     }
 }

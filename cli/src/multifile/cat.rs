@@ -124,17 +124,17 @@ fn all(
         let sums = sums.map_err(|why| Stopped::Reading(task_failure(&args.file, task, why)))?;
         let is_damaged = match (args.key, sums) {
             (Some(key), _) => {
-                copy_key(&args.file, (task, key), reader, stream, to)?;
+                copy_key(&args.file, task, key, reader, stream, to)?;
                 // Records are not read block by block: what surrounds those of a key counts too.
                 differs(reader, &args.file, task).map_err(Stopped::Reading)?
             }
             (None, None) => {
-                copy_stream((&args.file, task), stream, args.block, to, told)?;
+                copy_stream(&args.file, task, stream, args.block, to, told)?;
                 false
             }
             (None, Some(sums)) => {
                 let mut to = Checked::new(&mut *to, sums);
-                copy_stream((&args.file, task), stream, args.block, &mut to, told)?;
+                copy_stream(&args.file, task, stream, args.block, &mut to, told)?;
                 to.differs()
             }
         };
@@ -187,7 +187,8 @@ impl Stopped {
 
 /// Writes one stream, or one block of it, by the shortest way the kernel has.
 pub(crate) fn copy_stream(
-    (path, task): (&Path, usize),
+    path: &Path,
+    task: usize,
     mut stream: TaskReader<File>,
     block: Option<usize>,
     to: &mut impl Write,
@@ -221,7 +222,8 @@ pub(crate) fn copy_stream(
 
 fn copy_key(
     path: &Path,
-    (task, key): (usize, u64),
+    task: usize,
+    key: u64,
     reader: &Reader<File>,
     stream: TaskReader<File>,
     to: &mut impl Write,

@@ -149,8 +149,7 @@ pub(crate) fn defragment(
     })?;
     damage::refuse(reader, path)?;
     let made = beside.path(&name);
-    assemble("defrag", &made, (&tasks, &lens), &options, &source)
-        .map_err(|why| beside.told(why))?;
+    assemble("defrag", &made, &tasks, &lens, &options, &source).map_err(|why| beside.told(why))?;
     beside.publish()
 }
 
@@ -177,7 +176,8 @@ pub(crate) struct Source<'a> {
 pub(crate) fn assemble(
     what: &'static str,
     path: &Path,
-    (tasks, lens): (&[NewTask], &[u64]),
+    tasks: &[NewTask],
+    lens: &[u64],
     options: &Options,
     source: &Source<'_>,
 ) -> Result<(), Failure> {

@@ -230,7 +230,7 @@ impl Rights {
     /// The permissions of a file that belongs to these by now. A file runs as its owner, or with
     /// the rights of its group, only if that is what whoever made the multifile could have made
     /// without it.
-    const fn mode(&self, node: &Node, (user, group): (u32, u32)) -> u32 {
+    const fn mode(&self, node: &Node, user: u32, group: u32) -> u32 {
         let is_users = user == node.user && (self.author == self.me || self.author == user);
         let is_groups = group == node.group && self.author == self.me;
         let kept = if is_users { SET_USER } else { 0 } | if is_groups { SET_GROUP } else { 0 };
@@ -245,7 +245,7 @@ impl Rights {
         }
         if !node.is_link() {
             let found = fs::symlink_metadata(at).map_err(failed)?;
-            let mode = Permissions::from_mode(self.mode(node, (found.uid(), found.gid())));
+            let mode = Permissions::from_mode(self.mode(node, found.uid(), found.gid()));
             fs::set_permissions(at, mode).map_err(failed)?;
         }
         let [accessed, modified, _] = node.times;
@@ -268,7 +268,7 @@ mod tests {
         let node = Node { mode, user, group, ..Node::default() };
         // Root gives files away; all others own what they extract.
         let owner = if rights.me == 0 { (user, group) } else { (rights.me, rights.me) };
-        rights.mode(&node, owner)
+        rights.mode(&node, owner.0, owner.1)
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
         failed: &|task, why| input_failure(input(task), why),
     };
     let made = beside.path(&name);
-    assemble("join", &made, (&tasks, &lens), &options, &source).map_err(|why| beside.told(why))?;
+    assemble("join", &made, &tasks, &lens, &options, &source).map_err(|why| beside.told(why))?;
     if args.key_value {
         check_records(&made, input)?;
     }

@@ -132,7 +132,7 @@ impl Split<'_> {
             } else {
                 let from = stream(&self.reader, self.path, task)?;
                 let len = from.cursor().total();
-                self.one(&beside, &name, (task, from), len, &progress)?;
+                self.one(&beside, &name, Stream { task, from, len }, &progress)?;
                 vec![name]
             };
             let is_damaged = differs(&self.reader, self.path, task)?;
@@ -183,7 +183,8 @@ impl Split<'_> {
             // The original prints keys as signed numbers.
             name.push(format!("_{:012}", signed(key)));
             let len = records.stat(key).map_or(0, |stat| stat.len);
-            self.one(beside, &name, (task, Keyed(&mut records, key)), len, progress)?;
+            let from = Keyed(&mut records, key);
+            self.one(beside, &name, Stream { task, from, len }, progress)?;
             names.push(name);
         }
         Ok(names)
@@ -193,16 +194,23 @@ impl Split<'_> {
         &self,
         beside: &Beside,
         name: &OsString,
-        (task, mut from): (usize, impl io::Read),
-        len: u64,
+        stream: Stream<impl io::Read>,
         progress: &Progress,
     ) -> Result<(), Failure> {
+        let Stream { task, mut from, len } = stream;
         beside.check(name)?;
         let path = beside.path(name);
         let file = File::create_new(&path).map_err(|why| file_failure(&path, &why))?;
         let target = Target { file: &file, path: &path, at: 0 };
         target.take(&mut from, len, progress, |why| stream_failure(self.path, task, why))
     }
+}
+
+/// The bytes of one file.
+struct Stream<R> {
+    task: usize,
+    from: R,
+    len: u64,
 }
 
 /// Everything under one key.

@@ -66,7 +66,7 @@ impl Cat<'_> {
                 // Diagnostics that nobody reads are no failure.
                 writeln!(io::stderr(), "sioncat: task {task}: {len} bytes").ok();
             }
-            copy_stream((self.path, task), stream, self.block, to, &mut |_| Ok(()))?;
+            copy_stream(self.path, task, stream, self.block, to, &mut |_| Ok(()))?;
             if damage::differs(&self.reader, self.path, task).map_err(Stopped::Reading)? {
                 damaged.push(task);
             }

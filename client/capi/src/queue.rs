@@ -71,9 +71,9 @@ unsafe extern "C" fn kakehi_queue_read(
     offset: i64,
     tag: u64,
 ) -> c_int {
-    let transfer = (buffer, bytes, offset);
+    let wanted = Wanted { fd, memory: buffer, len: bytes, offset, is_write: 0 };
     // SAFETY: the caller's queue, and memory.
-    answer(unsafe { enter(queue) }.and_then(|queue| unsafe { queue.start(fd, transfer, tag, 0) }))
+    answer(unsafe { enter(queue) }.and_then(|queue| unsafe { queue.start(&wanted, tag) }))
 }
 
 #[unsafe(no_mangle)]
@@ -85,9 +85,9 @@ unsafe extern "C" fn kakehi_queue_write(
     offset: i64,
     tag: u64,
 ) -> c_int {
-    let transfer = (buffer.cast_mut(), bytes, offset);
+    let wanted = Wanted { fd, memory: buffer.cast_mut(), len: bytes, offset, is_write: 1 };
     // SAFETY: the caller's queue, and memory.
-    answer(unsafe { enter(queue) }.and_then(|queue| unsafe { queue.start(fd, transfer, tag, 1) }))
+    answer(unsafe { enter(queue) }.and_then(|queue| unsafe { queue.start(&wanted, tag) }))
 }
 
 #[unsafe(no_mangle)]
@@ -149,6 +149,16 @@ unsafe fn enter<'a>(queue: *mut Queue) -> Result<&'a mut Queue, c_int> {
     if queue.process == process::id() { Ok(queue) } else { Err(libc::EPERM) }
 }
 
+/// A transfer as the program asked for it.
+struct Wanted {
+    fd: c_int,
+    memory: *mut c_void,
+    len: usize,
+    offset: i64,
+    /// 1, or 0 to read.
+    is_write: c_int,
+}
+
 impl Queue {
     fn new(depth: usize, daemons: Option<Daemons>) -> Self {
         let requests = VecDeque::with_capacity(depth);
@@ -160,13 +170,8 @@ impl Queue {
     /// # Safety
     ///
     /// The memory is there, and stays so until the transfer is reported.
-    unsafe fn start(
-        &mut self,
-        fd: c_int,
-        (memory, len, offset): (*mut c_void, usize, i64),
-        tag: u64,
-        is_write: c_int,
-    ) -> Result<(), c_int> {
+    unsafe fn start(&mut self, wanted: &Wanted, tag: u64) -> Result<(), c_int> {
+        let Wanted { fd, memory, len, offset, is_write } = *wanted;
         if self.requests.len() >= self.depth {
             return Err(libc::EAGAIN);
         }

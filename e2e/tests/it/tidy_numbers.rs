@@ -14,7 +14,7 @@ use crate::tidy::{root, visit};
 /// Lines of the longest function of 99 in 100.
 const FUNCTION_P99_MAX: usize = 45;
 /// Parameters that are tuples.
-const TUPLES_MAX: usize = 160;
+const TUPLES_MAX: usize = 90;
 /// Doc comments that begin with What, Who, Whoever, Whose, or Whether.
 const RIDDLES_MAX: usize = 20;
 /// Words of all Markdown that have a letter.

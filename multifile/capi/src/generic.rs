@@ -15,7 +15,7 @@ use crate::{
     files::{Files, NameCallback},
     group::{Place, Ranks, Table},
     mapped::{self, Mapped},
-    parallel::{self, Answer},
+    parallel::{self, Answer, Strings},
     pointer::{answer, bytes, take, values_mut},
     table,
 };
@@ -283,9 +283,9 @@ export! {
             local_size: int(lsize),
         };
         let answer = Answer { chunksize, fsblksize, globalrank: null_mut(), fileptr, newfname };
+        let strings = Strings { fname, mode: file_mode };
         // SAFETY: as above.
-        let (open, place) =
-            unsafe { parallel::open(ranks, files, (fname, file_mode), asked, &answer) }?;
+        let (open, place) = unsafe { parallel::open(ranks, files, strings, asked, &answer) }?;
         if !open.writes() {
             answer! {
                 filenumber => place.file,
@@ -327,10 +327,9 @@ export! {
         let tasks = Mapped {
             numfiles, nlocaltasks, globalranks, chunksizes, mapping_filenrs, mapping_lranks,
         };
+        let strings = Strings { fname, mode: file_mode };
         // SAFETY: pointers are null or valid, and arrays as long as `*nlocaltasks` says.
-        let open = unsafe {
-            mapped::open(ranks, files, (fname, file_mode), &tasks, (fsblksize, fileptr))
-        }?;
+        let open = unsafe { mapped::open(ranks, files, strings, &tasks, fsblksize, fileptr) }?;
         table::insert(open)
     }
 

@@ -36,7 +36,7 @@ fn write(open: &mut Open, key: u64, data: &[u8]) -> Result<()> {
 
 /// Reads whole items of `size` bytes of one record and returns how many. What is left of it that is
 /// no item stays, and is passed over when it is next: 0 is the end.
-fn read(open: &mut Open, key: u64, (size, buf): (usize, &mut [u8])) -> Result<usize> {
+fn read(open: &mut Open, key: u64, size: usize, buf: &mut [u8]) -> Result<usize> {
     let records = open.reading()?.records()?.records.as_mut().ok_or(Failure::Internal)?;
     let mut n = records.read(key, buf)?;
     while n > 0 && n < size {
@@ -118,7 +118,7 @@ export! {
     ) -> usize, or usize::MAX; {
         // SAFETY: the caller passes room for as many bytes as it says.
         let data = unsafe { values_mut(data.cast::<u8>(), total(size, nitems)?) }?;
-        table::with(sid, |open| read(open, key, (size, data)))
+        table::with(sid, |open| read(open, key, size, data))
     }
 
     fn sion_seek_key(sid: c_int, key: u64, entrynum: c_int, posinentry: i64) -> c_int, or 0; {

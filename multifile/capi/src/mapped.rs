@@ -16,7 +16,7 @@ use crate::{
     group::{Ranks, Table},
     handle::{Body, Open, Team},
     mode::Kind,
-    parallel::{described, names},
+    parallel::{Strings, described, names},
     pointer::{answer, give, take, values_mut},
     reading::Reading,
     stream::Streams,
@@ -43,9 +43,10 @@ pub(crate) struct Mapped {
 pub(crate) unsafe fn open(
     ranks: Ranks,
     files: Files,
-    strings: (*const c_char, *const c_char),
+    strings: Strings,
     tasks: &Mapped,
-    (fsblksize, fileptr): (*mut i32, *mut *mut FILE),
+    fsblksize: *mut i32,
+    fileptr: *mut *mut FILE,
 ) -> Result<Open> {
     // SAFETY: the caller's promise.
     let (path, mode) = unsafe { names(strings) }?;
@@ -58,9 +59,10 @@ pub(crate) unsafe fn open(
         let options = mode.options(Style::Mapped, fs_block_len, ranks.size())?;
         // SAFETY: the caller's promise.
         let new = unsafe { tasks.new_tasks(asked) }.map_err(|_| Argument::Mapping.into());
-        let prepare = |number, file: &fs::File| streams.prepare(number, file, (stream, true));
-        let asked = (new.clone(), &options);
-        let writer = ParWriter::create_mapped_with(&ranks, &files, &path, asked, prepare)?;
+        let prepare = |number, file: &fs::File| streams.prepare(number, file, stream, true);
+        let asked = new.clone();
+        let writer =
+            ParWriter::create_mapped_with(&ranks, &files, &path, asked, &options, prepare)?;
         let new = new?;
         Body::Write(Box::new(Writing::with(Sink::Own(writer), new, streams)?))
     } else {
@@ -201,10 +203,10 @@ export! {
         let tasks = Mapped {
             numfiles, nlocaltasks, globalranks, chunksizes, mapping_filenrs, mapping_lranks,
         };
-        let strings = (fname, file_mode);
+        let strings = Strings { fname, mode: file_mode };
         // SAFETY: as above, and arrays are as long as `*nlocaltasks` says.
         let open = unsafe {
-            open(ranks, Files::default(), strings, &tasks, (fsblksize, fileptr))
+            open(ranks, Files::default(), strings, &tasks, fsblksize, fileptr)
         }?;
         table::insert(open)
     }

@@ -8,13 +8,13 @@ use std::{
     ffi::{c_char, c_int, c_void},
     fs,
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use libc::FILE;
 use multifile::{
     Argument, Error, Group, NewTask, Options, Packing, ParReader, ParWriter, Storage, Style,
-    parallel::{BuddyWriter, LocalTask, Seat},
+    parallel::{BuddyWriter, LocalTask, NewSet, Seat},
 };
 
 use crate::{
@@ -43,14 +43,20 @@ pub(crate) struct Answer {
     pub(crate) newfname: *mut *mut c_char,
 }
 
+/// The strings that a program opens with.
+#[derive(Clone, Copy)]
+pub(crate) struct Strings {
+    pub(crate) fname: *const c_char,
+    pub(crate) mode: *const c_char,
+}
+
 /// The name and the mode as this rank gave them; an empty name if it gave none.
 ///
 /// # Safety
 ///
 /// The pointers are null or C strings.
-pub(crate) unsafe fn names(
-    (fname, mode): (*const c_char, *const c_char),
-) -> Result<(PathBuf, Mode)> {
+pub(crate) unsafe fn names(strings: Strings) -> Result<(PathBuf, Mode)> {
+    let Strings { fname, mode } = strings;
     // SAFETY: the caller's promise.
     let mode = unsafe { text(mode, "the mode is NULL") }?;
     let mode = Mode::parse(&String::from_utf8_lossy(mode), &Config::read());
@@ -72,7 +78,7 @@ pub(crate) unsafe fn names(
 pub(crate) unsafe fn open(
     ranks: Ranks,
     files: Files,
-    strings: (*const c_char, *const c_char),
+    strings: Strings,
     place: impl FnOnce() -> Place,
     answer: &Answer,
 ) -> Result<(Open, Place)> {
@@ -87,9 +93,10 @@ pub(crate) unsafe fn open(
         // Absent or negative, it becomes one that is too large, which all ranks refuse together.
         let chunk_len = u64::try_from(chunk_len).unwrap_or(u64::MAX);
         let place = place();
-        (write(ranks, files, (path, mode), (place, chunk_len, fs_block_len), stream)?, place)
+        let asked = Asked { place, chunk_len, fs_block_len, stream };
+        (write(ranks, files, path, mode, &asked)?, place)
     } else {
-        read(ranks, files, (path, mode), (place, stream))?
+        read(ranks, files, path, mode, place, stream)?
     };
     let (block_len, chunk_len, rank) = described(&mut open)?;
     answer! { answer.fsblksize => block_len }
@@ -128,13 +135,18 @@ pub(crate) fn described(open: &mut Open) -> Result<(i32, Option<i64>, c_int)> {
     }
 }
 
-fn write(
-    ranks: Ranks,
-    files: Files,
-    (path, mode): (PathBuf, Mode),
-    (place, chunk_len, fs_block_len): (Place, u64, i32),
+/// The task that a rank wants to write.
+struct Asked {
+    place: Place,
+    chunk_len: u64,
+    /// Negative: as the file system has it.
+    fs_block_len: i32,
+    /// True if the program gets a stream.
     stream: bool,
-) -> Result<Open> {
+}
+
+fn write(ranks: Ranks, files: Files, path: PathBuf, mode: Mode, asked: &Asked) -> Result<Open> {
+    let Asked { place, chunk_len, fs_block_len, stream } = *asked;
     let task_count = ranks.size();
     let mut options = mode.options(Style::Parallel, fs_block_len, task_count)?;
     options.team = ranks.team();
@@ -150,13 +162,12 @@ fn write(
     };
     let asked = if valid { Ok(task) } else { Err(Argument::Mapping.into()) };
     let mut streams = Streams::default();
-    let prepare = |number, file: &fs::File| streams.prepare(number, file, (stream, true));
+    let prepare = |number, file: &fs::File| streams.prepare(number, file, stream, true);
     let (sink, merging) = if let Some(levels) = mode.buddies {
-        let new = (asked, (levels, &options));
-        (Sink::Copies(copies(&ranks, (&files, &path), new, prepare)?), None)
+        let set = NewSet { storage: &files, path: &path, options: &options };
+        (Sink::Copies(copies(&ranks, set, levels, asked, prepare)?), None)
     } else {
-        let new = (asked, &options);
-        let writer = ParWriter::create_with(&ranks, &files, &path, new, prepare)?;
+        let writer = ParWriter::create_with(&ranks, &files, &path, asked, &options, prepare)?;
         // Now that all ranks know that all of them are here.
         (Sink::Own(writer), merging(&ranks, &options, place)?)
     };
@@ -170,17 +181,17 @@ fn write(
 /// A set with buddy copies: on the nodes of its ranks if their files are, and they can be split.
 fn copies(
     ranks: &Ranks,
-    (files, path): (&Files, &Path),
-    (task, (levels, options)): (Result<NewTask, Error>, (u32, &Options)),
+    set: NewSet<'_, Files>,
+    levels: u32,
+    task: Result<NewTask, Error>,
     prepare: impl FnMut(u32, &fs::File) -> Result<(), Error>,
 ) -> Result<BuddyWriter<Files>, Error> {
-    if options.apart && ranks.can_split() {
-        let new = (task, (levels, options));
+    if set.options.apart && ranks.can_split() {
         let split = |part| ranks.part(part);
-        return BuddyWriter::create_apart(ranks, (files, path), new, &split, prepare);
+        return BuddyWriter::create_apart(ranks, set, levels, task, &split, prepare);
     }
-    let options = Options { apart: false, ..options.clone() };
-    BuddyWriter::create_with(ranks, files, path, (task, (levels, &options)), prepare)
+    let options = Options { apart: false, ..set.options.clone() };
+    BuddyWriter::create_with(ranks, NewSet { options: &options, ..set }, levels, task, prepare)
 }
 
 /// With whom this rank merges its data, if it does.
@@ -195,8 +206,10 @@ fn merging(ranks: &Ranks, options: &Options, place: Place) -> Result<Option<Merg
 fn read(
     ranks: Ranks,
     files: Files,
-    (path, mode): (PathBuf, Mode),
-    (place, stream): (impl FnOnce() -> Place, bool),
+    path: PathBuf,
+    mode: Mode,
+    place: impl FnOnce() -> Place,
+    stream: bool,
 ) -> Result<(Open, Place)> {
     let mut streams = Streams::default();
     let prepare = |tasks: &[LocalTask<fs::File>]| streams.prepare_first(tasks, stream);
@@ -210,8 +223,7 @@ fn read(
                 team: ranks.team(),
                 split: &|part| ranks.part(part),
             };
-            let levels = (levels, &seat);
-            ParReader::open_with_buddies_apart(&ranks, &files, &path, levels, prepare)?
+            ParReader::open_with_buddies_apart(&ranks, &files, &path, levels, &seat, prepare)?
         }
         Some(levels) => ParReader::open_with_buddies(&ranks, &files, &path, levels, prepare)?,
         None if ranks.has_spoken() => ParReader::open_by_each(&ranks, &files, &path, prepare)?,
@@ -272,8 +284,8 @@ pub(crate) fn reinit(sid: c_int, chunk_len: i64) -> Result<c_int> {
         ranks.barrier()?;
         writing.sink = match open.mode.buddies {
             Some(levels) => {
-                let new = (Ok(task), (levels, options));
-                Sink::Copies(copies(ranks, (files, path), new, |_, _| Ok(()))?)
+                let set = NewSet { storage: files, path, options };
+                Sink::Copies(copies(ranks, set, levels, Ok(task), |_, _| Ok(()))?)
             }
             None => Sink::Own(ParWriter::create(ranks, files, path, task, options)?),
         };
@@ -314,8 +326,9 @@ export! {
         let asked = || unsafe { take(place, "") }.unwrap_or(nowhere);
         let answer = Answer { chunksize, fsblksize, globalrank, fileptr, newfname };
         let files = Files::default();
+        let strings = Strings { fname, mode: file_mode };
         // SAFETY: as above.
-        let (open, at) = unsafe { open(ranks, files, (fname, file_mode), asked, &answer) }?;
+        let (open, at) = unsafe { open(ranks, files, strings, asked, &answer) }?;
         answer! { place => at }
         table::insert(open)
     }

@@ -59,7 +59,9 @@ impl Ahead {
     fn read(
         &mut self,
         file: &fs::File,
-        (number, at, left): (u32, u64, usize),
+        number: u32,
+        at: u64,
+        left: usize,
         part: &mut [u8],
     ) -> usize {
         if self.number != number || self.held(at).is_empty() {
@@ -108,12 +110,10 @@ impl Reading {
     }
 
     /// One task.
-    pub(crate) fn one(
-        (stream, header, task): (TaskReader<fs::File>, Header, Task),
-    ) -> Result<Self> {
+    pub(crate) fn one(stream: TaskReader<fs::File>, header: &Header, task: Task) -> Result<Self> {
         let tasks = usize::try_from(header.task_count).unwrap_or(usize::MAX);
         let files = usize::try_from(header.file_count).unwrap_or(usize::MAX);
-        let set = set(&header, tasks, files)?;
+        let set = set(header, tasks, files)?;
         let new = Self::new(Source::Own(vec![(task, stream)]), set, false);
         Ok(Self { only: Some(header.file_number), ..new })
     }
@@ -223,7 +223,7 @@ impl Reading {
             // The program's stream has read ahead, and moves on with every byte.
             self.streams.read(number, part)
         } else if len < SMALL_LEN {
-            self.ahead.read(&file, (number, at, left), part)
+            self.ahead.read(&file, number, at, left, part)
         } else {
             0
         };

@@ -35,7 +35,10 @@ unsafe fn mode(mode: *const c_char) -> Result<Mode> {
 fn create(
     path: &Path,
     mode: Mode,
-    (chunks, ranks, file_count, block_len): (&[i64], &[c_int], c_int, i32),
+    chunks: &[i64],
+    ranks: &[c_int],
+    file_count: c_int,
+    block_len: i32,
 ) -> Result<Open> {
     if mode.buddies.is_some() {
         return Err(Failure::Mode("buddy copies are written by many ranks only"));
@@ -104,7 +107,7 @@ export! {
             let ranks = unsafe { values_mut(ranks, len) }?;
             // SAFETY: as above.
             let block_len = unsafe { take(fsblksize, "") }.unwrap_or(-1);
-            create(&path, mode, (chunks, ranks, files.unwrap_or(1), block_len))?
+            create(&path, mode, chunks, ranks, files.unwrap_or(1), block_len)?
         } else {
             read(&path, mode)?
         };
@@ -153,7 +156,8 @@ export! {
         // SAFETY: as above.
         let rank = unsafe { take(rank, "rank is NULL") }?;
         let task = u32::try_from(rank).map_err(|_| Failure::Argument("rank < 0"))?;
-        let reading = Reading::one(TaskReader::open(&Files::default(), &path, task)?)?;
+        let (stream, header, task) = TaskReader::open(&Files::default(), &path, task)?;
+        let reading = Reading::one(stream, &header, task)?;
         let task = reading.task(0)?;
         answer! {
             chunksize => signed(task.chunk_len),
@@ -192,7 +196,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sion");
         let made = |ranks: &[c_int], chunks: &[i64]| {
-            create(&path, Mode::parse("bw", &Config::default()), (chunks, ranks, 2, -1)).is_ok()
+            create(&path, Mode::parse("bw", &Config::default()), chunks, ranks, 2, -1).is_ok()
         };
         assert!(!made(&[0, -1], &[64; 2]) && !made(&[0, 1], &[64, -1]));
         assert!(!path.exists());

@@ -171,7 +171,8 @@ impl Streams {
         &mut self,
         number: u32,
         file: &fs::File,
-        (wanted, writable): (bool, bool),
+        wanted: bool,
+        writable: bool,
     ) -> multifile::Result<()> {
         if wanted {
             self.make(number, file, writable).map_err(Failure::shared)?;
@@ -186,7 +187,7 @@ impl Streams {
         wanted: bool,
     ) -> multifile::Result<()> {
         let mut first = tasks.iter().take(1).map(|local| &local.stream);
-        first.try_for_each(|task| self.prepare(task.file_number(), task.file(), (wanted, false)))
+        first.try_for_each(|task| self.prepare(task.file_number(), task.file(), wanted, false))
     }
 
     /// The stream on physical file `number`, made if there is none yet.

@@ -52,7 +52,8 @@ pub(crate) fn demand<F: File>(
     file: &F,
     range: Range<u64>,
     len: u64,
-    (part, number): (Part, u32),
+    part: Part,
+    number: u32,
 ) -> Result<()> {
     let (mut missing, mut at) = (len.saturating_sub(FREE_LEN), range.start);
     while missing > 0 {
@@ -71,7 +72,8 @@ pub(crate) fn read_stored<F: File>(
     file: &F,
     number: u32,
     range: Range<u64>,
-    (bytes, free): (&mut Vec<u8>, &mut u64),
+    bytes: &mut Vec<u8>,
+    free: &mut u64,
 ) -> Result<()> {
     let mut at = range.start;
     while at < range.end {

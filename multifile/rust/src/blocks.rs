@@ -104,7 +104,7 @@ impl Table {
         if !self.is_count(count) {
             return Err(Error::Damaged { part: Part::Blocks, file: number });
         }
-        demand(file, self.slots(), count * 8, (Part::Blocks, number))?;
+        demand(file, self.slots(), count * 8, Part::Blocks, number)?;
         (0..count).map(|block| slot(self.slot_at(task, block))).collect()
     }
 
@@ -146,7 +146,7 @@ impl Table {
         })?;
         debug_assert_eq!(wide(first.len()), tasks + 1, "every task has a count");
         let slots = self.slots();
-        demand(file, slots.clone(), wide(total).saturating_mul(8), (Part::Blocks, number))?;
+        demand(file, slots.clone(), wide(total).saturating_mul(8), Part::Blocks, number)?;
         let mut lens = vec![0; total];
         let mut at = slots.start;
         while let Some(part) = stored(file, number, at..slots.end)? {

@@ -130,11 +130,11 @@ impl<S: Storage> Growing<S> {
         let (was_unclosed, damaged) = (repair.needed(), repair.damaged());
         if was_unclosed {
             if let Some(files) = repair.keep()? {
-                return Self::resume((storage, path), options, files);
+                return Self::resume(storage, path, options, files);
             }
             repair.apply()?;
         }
-        let (growing, lens) = Self::closed((storage, path), options, true)?;
+        let (growing, lens) = Self::closed(storage, path, options, true)?;
         Ok((growing, Held { lens, was_unclosed, damaged }))
     }
 
@@ -144,13 +144,14 @@ impl<S: Storage> Growing<S> {
     ///
     /// As [`open`](Self::open); [`Error::Unclosed`].
     pub fn open_to_read(storage: &S, path: &Path, options: &Options) -> Result<(Self, Held)> {
-        let (growing, lens) = Self::closed((storage, path), options, false)?;
+        let (growing, lens) = Self::closed(storage, path, options, false)?;
         Ok((growing, Held { lens, ..Held::default() }))
     }
 
     /// Opens physical files that are closed.
     fn closed(
-        (storage, path): (&S, &Path),
+        storage: &S,
+        path: &Path,
         options: &Options,
         is_to_write: bool,
     ) -> Result<(Self, Vec<u64>)> {
@@ -439,7 +440,7 @@ impl<F: File> Member<F> {
     }
 
     /// Has the journal say what a stream uses of a block.
-    fn record(&self, journal: &F, (task, block): (u32, u64), filled: Filled) -> io::Result<()> {
+    fn record(&self, journal: &F, task: u32, block: u64, filled: Filled) -> io::Result<()> {
         let key = self.key(task, block);
         let at = key.at().ok_or(io::ErrorKind::FileTooLarge)?;
         write_all(journal, &Slot::of(filled.used(block), None).encode(&key), at)

@@ -169,7 +169,8 @@ impl<S: Storage> Output<S> {
     pub(crate) fn leave(
         &self,
         storage: &S,
-        (set, path): (&Path, &Path),
+        set: &Path,
+        path: &Path,
         task: u32,
         slots: impl Iterator<Item = (u64, Slot)>,
     ) -> Result<()> {

@@ -23,6 +23,7 @@ mod tables;
 mod writer;
 
 pub use buddy::BuddyWriter;
+pub use create::NewSet;
 pub use reader::{LocalTask, ParReader};
 pub use records::SetInfo;
 pub use restore::Seat;

@@ -177,7 +177,7 @@ pub(crate) fn has_room<F: File>(file: &F, number: u32, header: &Header, size: u6
         return Err(Error::Damaged { part: Part::TaskCount, file: number });
     }
     let tables = header.ranks_at()..header.commit_at();
-    demand(file, tables.clone(), tables.end - tables.start, (Part::TaskCount, number))
+    demand(file, tables.clone(), tables.end - tables.start, Part::TaskCount, number)
 }
 
 /// Reserved bytes before task `task`, and of all tasks.
@@ -217,7 +217,7 @@ pub(crate) fn mapping<F: File>(file: &F, header: &Header, at: u64) -> Result<Vec
     if at.checked_add(4 + 8 * count).is_none_or(|end| end > size) {
         return Err(damaged);
     }
-    demand(file, at..at + 4 + 8 * count, 8 * count, (Part::Mapping, 0))?;
+    demand(file, at..at + 4 + 8 * count, 8 * count, Part::Mapping, 0)?;
     let mut entries = Vec::with_capacity(narrow(count));
     each_u64(file, 0, at + 4, count, header.order, |pair| {
         entries.push(mapping_entry(pair, header));

@@ -95,14 +95,22 @@ impl Default for Options {
     }
 }
 
+/// A physical file by its place in the set, and its tasks.
+#[derive(Clone, Copy)]
+pub(crate) struct FileShape {
+    pub(crate) number: u32,
+    pub(crate) file_count: u32,
+    pub(crate) task_count: u32,
+}
+
 impl Options {
-    /// The header of physical file `number` of `file_count`, with `task_count` tasks.
+    /// The header of a physical file.
     pub(crate) fn header(
         &self,
         name: &[u8],
         instance: u64,
         fs_block_len: u32,
-        (number, file_count, task_count): (u32, u32, u32),
+        FileShape { number, file_count, task_count }: FileShape,
     ) -> Header {
         debug_assert!(number < file_count, "file {number} is of the set");
         let serial = self.style == Style::Serial && file_count == 1;
@@ -190,7 +198,8 @@ pub(crate) fn plan(
         let requests: Vec<u64> = members.iter().map(|task| task.chunk_len).collect();
         let layout = Layout::of_teams(&requests, fs_block_len, options.packing, options.team)?;
         let task_count = u32::try_from(members.len()).map_err(|_| Error::TooLarge)?;
-        let header = options.header(name, instance, fs_block_len, (number, file_count, task_count));
+        let shape = FileShape { number, file_count, task_count };
+        let header = options.header(name, instance, fs_block_len, shape);
         plans.push(FilePlan {
             header,
             ranks: members.iter().map(|task| task.global_rank).collect(),

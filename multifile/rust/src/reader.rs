@@ -396,7 +396,7 @@ impl<F: File> TaskReader<F> {
     pub fn read_rest(&mut self) -> Result<Vec<u8>> {
         let (mut bytes, mut free) = (Vec::new(), FREE_LEN);
         while let Some((at, len)) = self.cursor.extent()? {
-            read_stored(&*self.file, self.number, at..at + len, (&mut bytes, &mut free))?;
+            read_stored(&*self.file, self.number, at..at + len, &mut bytes, &mut free)?;
             self.cursor.advance(len);
         }
         Ok(bytes)

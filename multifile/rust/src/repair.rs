@@ -178,7 +178,7 @@ impl<S: Storage> Repair<S> {
         let Some((State::Whole { table, .. }, front)) = states.first().zip(fronts.first()) else {
             return Ok(Some(needed));
         };
-        Ok(Some(match mapping_of(front, table, fronts, (needed, is_certain))? {
+        Ok(Some(match mapping_of(front, table, fronts, needed, is_certain)? {
             Order::Stored(mapping) => mapping,
             Order::Lost(mapping, Some(patch)) => {
                 self.patches.push((0, patch));
@@ -478,7 +478,7 @@ fn journal<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Option<S
 fn demand_table<F: File>(front: &Front<F>, extents: &[Extent]) -> Result<()> {
     let rows = extents.iter().map(|extent| wide(extent.lens.len())).max().unwrap_or(0);
     let len = rows.saturating_mul(8 * wide(extents.len()));
-    demand(&*front.file, 0..front.size, len / 16, (Part::Blocks, front.number))
+    demand(&*front.file, 0..front.size, len / 16, Part::Blocks, front.number)
 }
 
 impl Usage for Vec<Extent> {

@@ -105,7 +105,7 @@ impl<S: Storage> Writer<S> {
         let (members, mapping) = reader.into_parts();
         for (number, member) in (0u32..).zip(members) {
             let mapping = mapping.as_ref().filter(|_| number == 0);
-            files.push(reopen(storage, path, member, mapping, (options, instance))?);
+            files.push(reopen(storage, path, member, mapping, options, instance)?);
         }
         let first = files.first().map_or(0, |file| file.states.len());
         let single = || (0u32..).take(first).map(|local| (0, local)).collect();
@@ -236,7 +236,8 @@ fn reopen<S: Storage>(
     set: &Path,
     member: Physical<S::File>,
     mapping: Option<&Vec<(u32, u32)>>,
-    (options, instance): (&Options, u64),
+    options: &Options,
+    instance: u64,
 ) -> Result<OpenFile<S>> {
     let number = member.front.number;
     if member.front.header.version < RESERVED_VERSION {

@@ -249,7 +249,7 @@ impl<'a> Frame<'a> {
     ) -> Result<(Frame<'static>, usize), Invalid> {
         let len = Self::body_len(header)?;
         let (_, kind, id) = words_of(header);
-        let frame = Frame::of(kind, id, (len, Reader(start))).ok_or(Invalid::Length(len))??;
+        let frame = Frame::of(kind, id, len, Reader(start)).ok_or(Invalid::Length(len))??;
         let payload_at = match kind {
             REQUEST => REQUEST_LEN,
             REPLY => WORD_LEN,
@@ -263,7 +263,8 @@ impl<'a> Frame<'a> {
     fn of(
         kind: u32,
         id: u64,
-        (len, mut body): (usize, Reader<'_>),
+        len: usize,
+        mut body: Reader<'_>,
     ) -> Option<Result<Frame<'static>, Invalid>> {
         let greets = matches!(kind, HELLO | CHALLENGE);
         if greets && body.word()? != MAGIC {
@@ -363,7 +364,7 @@ impl<'a> Frame<'a> {
         let body_len = head.len - HEADER_LEN + payload_len;
         let body = head.bytes.get(HEADER_LEN..head.len).unwrap_or_default();
         let body_sum = with_payload(sum(0, body));
-        head.header((u32::try_from(body_len).unwrap_or(u32::MAX), kind), id, body_sum);
+        head.header(u32::try_from(body_len).unwrap_or(u32::MAX), kind, id, body_sum);
         head
     }
 
@@ -433,7 +434,7 @@ impl Head {
         words.iter().for_each(|word| self.put(&word.to_le_bytes()));
     }
 
-    fn header(&mut self, (len, kind): (u32, u32), id: u64, body_sum: u32) {
+    fn header(&mut self, len: u32, kind: u32, id: u64, body_sum: u32) {
         let end = core::mem::replace(&mut self.len, 0);
         self.words(&[u64::from(len) | u64::from(kind) << 32, id]);
         self.put(&body_sum.to_le_bytes());

@@ -72,7 +72,7 @@ fn every_prefix_waits_for_more() {
 fn a_length_no_frame_has_is_refused_before_it_is_received() {
     let parse = |kind: u32, len: usize| {
         let mut head = Head { bytes: [0; HEAD_LEN_MAX], len: HEADER_LEN };
-        head.header((u32::try_from(len).expect("32 bits"), kind), 0, 0);
+        head.header(u32::try_from(len).expect("32 bits"), kind, 0, 0);
         Frame::parse(head.bytes()).map(|found| found.is_some())
     };
     let lens = [

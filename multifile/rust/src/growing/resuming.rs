@@ -23,7 +23,8 @@ use crate::{
 impl<S: Storage> Growing<S> {
     /// Opens physical files of which everything is known.
     pub(super) fn resume(
-        (storage, path): (&S, &Path),
+        storage: &S,
+        path: &Path,
         options: &Options,
         files: Vec<Broken>,
     ) -> Result<(Self, Held)> {
@@ -82,7 +83,7 @@ impl<S: Storage> Growing<S> {
                 break;
             }
             let at = place.block_at(block)?;
-            read_stored(&*member.file, 0, at..at + rest, (&mut bytes, &mut free))?;
+            read_stored(&*member.file, 0, at..at + rest, &mut bytes, &mut free)?;
         }
         Ok(bytes)
     }
@@ -101,7 +102,7 @@ impl<F: File> Member<F> {
         for (local, (was, len)) in (0u32..).zip(recorded.iter().zip(lens)) {
             let filled = self.filled(local, *len)?;
             for block in (0..was.block_count()).rev().filter(|_| *was != filled) {
-                let recorded = self.record(journal, (local, block), filled);
+                let recorded = self.record(journal, local, block, filled);
                 recorded.map_err(|error| Error::io(number, &error))?;
             }
         }

@@ -4,8 +4,6 @@
 //! and completed by its first rank, from what its ranks leave in the journal beside it: no other
 //! rank needs to see it. Costs one agreement more to open, and one exchange more to close.
 
-use std::path::Path;
-
 use crate::{
     error::{Error, Result},
     finish::finish,
@@ -13,7 +11,8 @@ use crate::{
     journal::{self, Found, SlotKey},
     name,
     parallel::{
-        exchange::{agree, exchange},
+        create::NewSet,
+        exchange::{Lens, agree, exchange},
         records::{Grant, Used},
         tables::{FileUse, open},
         writer::ParWriter,
@@ -33,11 +32,11 @@ pub(super) fn instance(grant: &Grant, options: &Options) -> Option<u64> {
 /// granted whether there is something to wait for; there is where some have no task.
 pub(super) fn cut<G: Group, S: Storage>(
     group: &G,
-    (storage, path): (&S, &Path),
+    set: NewSet<'_, S>,
     granted: &[Grant],
     tasks: &[NewTask],
-    options: &Options,
 ) -> Result<()> {
+    let NewSet { storage, path, options } = set;
     let mut own = granted.iter().take(tasks.len());
     let waits = tasks.is_empty() || own.any(|grant| instance(grant, options).is_some());
     if !options.apart || !waits {
@@ -57,12 +56,12 @@ impl<S: Storage> ParWriter<S> {
         inline: usize,
     ) -> Result<()> {
         let mut told: Vec<Vec<u8>> = Vec::new();
-        exchange(group, used, (self.spread * Used::len(inline), 0), |used| {
+        exchange(group, used, Lens::asks(self.spread * Used::len(inline)), |used| {
             told = used.iter().map(|used| used.to_vec()).collect();
             Ok(vec![Vec::new(); used.len()])
         })?;
         let own = self.complete_own().map(|()| Vec::new());
-        exchange(group, own, (0, 0), |done| {
+        exchange(group, own, Lens::NONE, |done| {
             let told: Vec<&[u8]> = told.iter().map(Vec::as_slice).collect();
             self.complete(&told, inline)?;
             Ok(vec![Vec::new(); done.len()])
@@ -97,7 +96,9 @@ impl<S: Storage> ParWriter<S> {
         let journal = self.storage.open(&name::journal(&path), None).map_err(io)?;
         let mut usage = FileUse(Vec::new());
         for task in 0..front.header.task_count {
-            usage.0.push(recorded(&journal, (front.header.task_count, task), instance, number)?);
+            let task_count = front.header.task_count;
+            let first = SlotKey { instance, task_count, task, block: 0 };
+            usage.0.push(recorded(&journal, first, number)?);
         }
         let plan = FilePlan {
             header: front.header,
@@ -115,17 +116,12 @@ impl<S: Storage> ParWriter<S> {
     }
 }
 
-/// Returns the use of `task` in the journal of file `number`.
-fn recorded<F: File>(
-    journal: &F,
-    (task_count, task): (u32, u32),
-    instance: u64,
-    number: u32,
-) -> Result<Used> {
+/// Returns the use of a task, whose `first` slot this is, in the journal of file `number`.
+fn recorded<F: File>(journal: &F, first: SlotKey, number: u32) -> Result<Used> {
     let io = |error| Error::io(number, &error);
     let mut used = Used { block_count: 0, lens: Vec::new(), sums: Vec::new() };
     loop {
-        let key = SlotKey { instance, task_count, task, block: used.block_count };
+        let key = SlotKey { block: used.block_count, ..first };
         match journal::read(journal, &key).map_err(io)? {
             Found::Slot(slot) => {
                 used.block_count += 1;

@@ -4,19 +4,18 @@
 //! A file of a level belongs to its keeper ([`roster`](super::roster)), who writes it from what the
 //! copied ranks send in every collective write: their data crosses the network once a level.
 
-use std::path::Path;
-
 use crate::{
     codec::{Fields, narrow, put_u64, wide},
     error::{Argument, Error, Result},
     group::Group,
     name,
     parallel::{
-        exchange::{agree, exchange},
+        create::NewSet,
+        exchange::agree,
         roster::{Line, Roster, Split},
         writer::ParWriter,
     },
-    plan::{NewTask, Options},
+    plan::NewTask,
     storage::Storage,
 };
 
@@ -34,12 +33,13 @@ pub(super) struct Away<S: Storage> {
 /// Creates `levels` of copies of a set whose rank has `task`, as all ranks do.
 pub(super) fn create<G: Group, S: Storage>(
     group: &G,
-    (storage, path): (&S, &Path),
+    set: NewSet<'_, S>,
+    levels: u32,
     task: NewTask,
-    (levels, options): (u32, &Options),
     split: &Split<'_>,
 ) -> Result<Vec<Away<S>>> {
-    let roster = Roster::meet(group, (task, levels.into()), options.team)?;
+    let NewSet { storage, path, options } = set;
+    let roster = Roster::meet(group, task, levels.into(), options.team)?;
     if roster.said().iter().any(|said| *said != u64::from(levels)) {
         return Err(Argument::Disagree.into());
     }
@@ -52,7 +52,7 @@ pub(super) fn create<G: Group, S: Storage>(
         };
         let path = name::buddy(path, level);
         let set = ParWriter::create_mapped(group, storage, &path, &brings, options)?;
-        let lines = roster.lines(group.rank(), (&files, level), split)?;
+        let lines = roster.lines(group.rank(), &files, level, split)?;
         Ok(Away { set, lines, mapping: roster.mapping(level), failed: None })
     };
     (0..levels).map(level).collect()
@@ -85,7 +85,7 @@ impl<S: Storage> Away<S> {
                 piece.resize(len, 0);
                 let pieces = line.part.gather(&piece)?;
                 if line.is_keeper() && self.failed.is_none() {
-                    let kept = keep(&mut self.set, line, (&senders, at), pieces.chunks_exact(len));
+                    let kept = keep(&mut self.set, line, &senders, at, pieces.chunks_exact(len));
                     self.failed = kept.err();
                 }
             }
@@ -97,7 +97,7 @@ impl<S: Storage> Away<S> {
     /// readable.
     pub(super) fn close<G: Group>(mut self, group: &G) -> Result<()> {
         let used = self.failed.map_or(Ok(()), Err).and_then(|()| self.set.used(0));
-        exchange(group, used.map(|_| Vec::new()), (0, 0), |used| Ok(vec![Vec::new(); used.len()]))?;
+        agree(group, used.map(|_| ()))?;
         let first = self.set.first_file();
         let complete = |number: Option<u32>| match number {
             Some(0) => self.set.complete_file(0, Some(self.mapping.clone())),
@@ -115,7 +115,8 @@ impl<S: Storage> Away<S> {
 fn keep<'a, S: Storage>(
     set: &mut ParWriter<S>,
     line: &Line,
-    (senders, at): (&[(u64, u64)], u64),
+    senders: &[(u64, u64)],
+    at: u64,
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> Result<()> {
     debug_assert!(line.ahead <= senders.len(), "the keeper's process is of its group");

@@ -5,8 +5,6 @@
 //! that all ranks reach every rank writes its own copies; where each file is on the storage of a
 //! node, ranks send their data to those that keep it ([`away`]).
 
-use std::path::Path;
-
 use crate::{
     codec::{narrow, wide},
     error::{Argument, Result},
@@ -15,8 +13,8 @@ use crate::{
     packing::Packing,
     parallel::{
         away::{self, Away},
-        create::{Opening, alike, decide, grants},
-        exchange::exchange_each,
+        create::{NewSet, Opening, alike, decide, grants},
+        exchange::{Lens, exchange_each},
         records::{Ask, Grant, Used, inline_blocks},
         roster::Split,
         tables::Root,
@@ -43,8 +41,8 @@ enum Copies<S: Storage> {
 }
 
 impl<S: Storage> BuddyWriter<S> {
-    /// Creates the set at `path` and `levels` buddy sets together with all ranks of `group`; this
-    /// rank writes `task`. Each physical file is one group of packed tasks. One exchange opens
+    /// Creates `set` and `levels` buddy sets together with all ranks of `group`; this rank writes
+    /// `task`. Each physical file is one group of packed tasks. One exchange opens
     /// them all.
     ///
     /// # Errors
@@ -52,12 +50,11 @@ impl<S: Storage> BuddyWriter<S> {
     /// As [`ParWriter::create`].
     pub fn create<G: Group>(
         group: &G,
-        storage: &S,
-        path: &Path,
+        set: NewSet<'_, S>,
+        levels: u32,
         task: NewTask,
-        levels: (u32, &Options),
     ) -> Result<Self> {
-        Self::create_with(group, storage, path, (Ok(task), levels), |_, _| Ok(()))
+        Self::create_with(group, set, levels, Ok(task), |_, _| Ok(()))
     }
 
     /// As [`create`](Self::create), with `prepare` for the set itself, and what is wrong instead
@@ -68,32 +65,33 @@ impl<S: Storage> BuddyWriter<S> {
     /// As [`ParWriter::create_with`].
     pub fn create_with<G: Group>(
         group: &G,
-        storage: &S,
-        path: &Path,
-        (task, (levels, options)): (Result<NewTask>, (u32, &Options)),
+        set: NewSet<'_, S>,
+        levels: u32,
+        task: Result<NewTask>,
         prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
-        let name = Some(options.name_for(path).to_vec());
-        let packing = Packing::Collective { size: Some(u32::MAX) };
-        let options = Options { name, packing, ..options.clone() };
+        let NewSet { storage, path, .. } = set;
+        let options = &together(set);
         let fingerprint = options.fingerprint(path, levels);
         let paths: Vec<_> = (0..levels).map(|level| name::buddy(path, level)).collect();
         let opened = task.and_then(|task| {
-            let original = Opening::begin(storage, path, &[task], &options, prepare)?;
+            let original = Opening::begin(NewSet { options, ..set }, &[task], prepare)?;
             let asks = original.asks(&[task], fingerprint)?;
-            let copy = |path| Opening::begin(storage, path, &[task], &options, |_, _| Ok(()));
+            let copy =
+                |path| Opening::begin(NewSet { storage, path, options }, &[task], |_, _| Ok(()));
             let copies = paths.iter().map(|path| copy(path)).collect::<Result<Vec<_>>>()?;
             Ok((asks, task, original, copies))
         });
         let asks = opened.as_ref().map(|(asks, ..)| &**asks).map_err(|error| *error);
         let mut roots = Vec::new();
         let sets = 1 + paths.len();
-        let (_, granted) = grants(group, asks, (1, sets), |asked| {
+        let (_, granted) = grants(group, asks, 1, sets, |asked| {
             alike(asked, fingerprint)?;
-            let (root, mut grants) = decide(storage, path, (asked, &[]), &options)?;
+            let (root, mut grants) = decide(NewSet { options, ..set }, asked, &[])?;
             roots.push(root);
             for (level, path) in (0u32..).zip(&paths) {
-                let (root, copies) = decide_copies(storage, path, (asked, level), &options)?;
+                let copy = NewSet { storage, path, options };
+                let (root, copies) = decide_copies(copy, level, asked)?;
                 roots.push(root);
                 grants.iter_mut().zip(copies).for_each(|(grants, copy)| grants.extend(copy));
             }
@@ -119,18 +117,18 @@ impl<S: Storage> BuddyWriter<S> {
     /// As [`ParWriter::create_with`]; [`Argument::Disagree`] on different numbers of levels.
     pub fn create_apart<G: Group>(
         group: &G,
-        (storage, path): (&S, &Path),
-        (task, (levels, options)): (Result<NewTask>, (u32, &Options)),
+        set: NewSet<'_, S>,
+        levels: u32,
+        task: Result<NewTask>,
         split: &Split<'_>,
         prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
-        let name = Some(options.name_for(path).to_vec());
-        let packing = Packing::Collective { size: Some(u32::MAX) };
-        let options = Options { name, packing, apart: true, ..options.clone() };
-        let original = ParWriter::create_with(group, storage, path, (task, &options), prepare)?;
-        let fs_block_len = Some(original.fs_block_len());
-        let options = Options { fs_block_len, ..options.clone() };
-        let copies = away::create(group, (storage, path), task?, (levels, &options), split)?;
+        let NewSet { storage, path, .. } = set;
+        let options = Options { apart: true, ..together(set) };
+        let original = ParWriter::create_with(group, storage, path, task, &options, prepare)?;
+        let options = Options { fs_block_len: Some(original.fs_block_len()), ..options };
+        let set = NewSet { options: &options, ..set };
+        let copies = away::create(group, set, levels, task?, split)?;
         Ok(Self { original, copies: Copies::Away(copies) })
     }
 
@@ -213,7 +211,7 @@ impl<S: Storage> BuddyWriter<S> {
         sets.insert(0, self.original);
         let inline = inline_blocks(group.size(), sets.len());
         let used = sets.iter_mut().map(|set| set.used(inline)).collect();
-        let closed = exchange_each(group, used, (Used::len(inline), 0), |index, used| {
+        let closed = exchange_each(group, used, Lens::asks(Used::len(inline)), |index, used| {
             sets.get(index).ok_or(Argument::Task)?.complete(used, inline)?;
             Ok(vec![Vec::new(); used.len()])
         })?;
@@ -222,12 +220,18 @@ impl<S: Storage> BuddyWriter<S> {
     }
 }
 
+/// The options of a set with copies: each physical file is one group of packed tasks.
+fn together<S>(set: NewSet<'_, S>) -> Options {
+    let name = Some(set.options.name_for(set.path).to_vec());
+    let packing = Packing::Collective { size: Some(u32::MAX) };
+    Options { name, packing, ..set.options.clone() }
+}
+
 /// Rank 0 plans a buddy set: behind the tasks that only hold it stands the copy of each file.
 fn decide_copies<S: Storage>(
-    storage: &S,
-    path: &Path,
-    (asked, level): (&[Vec<Ask>], u32),
-    options: &Options,
+    set: NewSet<'_, S>,
+    level: u32,
+    asked: &[Vec<Ask>],
 ) -> Result<(Root, Vec<Vec<Grant>>)> {
     let tasks = asked.iter().flatten().map(|ask| ask.task);
     let count = tasks.clone().map(|task| task.file).max().map_or(1, |last| last.saturating_add(1));
@@ -249,5 +253,5 @@ fn decide_copies<S: Storage>(
         Ok(Ask { task: NewTask { local_rank: ask.task.local_rank + before, ..ask.task }, ..*ask })
     };
     let copies = asked.iter().map(|asks| asks.iter().map(copy).collect());
-    decide(storage, path, (&copies.collect::<Result<Vec<_>>>()?, &holders), options)
+    decide(set, &copies.collect::<Result<Vec<_>>>()?, &holders)
 }

@@ -18,38 +18,53 @@ use crate::{
     packing::Packing,
     parallel::{
         apart,
-        exchange::exchange,
+        exchange::{Lens, exchange},
         records::{Ask, Grant},
         tables::{Root, write_own_front},
         writer::{Local, ParWriter},
     },
-    plan::{NewTask, Options, plan},
+    plan::{FileShape, NewTask, Options, plan},
     storage::{File, Storage, read_up_to},
     task_writer::TaskState,
     writer::{fs_block_len, instance, open_to_create},
 };
 
+/// A set to create: where it goes, and how.
+#[derive(Debug)]
+pub struct NewSet<'a, S> {
+    /// The storage that holds it.
+    pub storage: &'a S,
+    /// Its path there.
+    pub path: &'a Path,
+    /// How to store it.
+    pub options: &'a Options,
+}
+
+impl<S> Clone for NewSet<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for NewSet<'_, S> {}
+
 /// A set whose files this rank has opened, before it knows where its tasks go.
 pub(super) struct Opening<'a, S: Storage> {
-    storage: &'a S,
-    path: &'a Path,
-    options: &'a Options,
+    set: NewSet<'a, S>,
     files: BTreeMap<u32, S::File>,
 }
 
 impl<'a, S: Storage> Opening<'a, S> {
     /// Opens the files that `tasks` go to and gives them to `prepare`.
     pub(super) fn begin(
-        storage: &'a S,
-        path: &'a Path,
+        set: NewSet<'a, S>,
         tasks: &[NewTask],
-        options: &'a Options,
         mut prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
-        options.check(options.name_for(path))?;
-        let files = open_files(storage, path, tasks)?;
+        set.options.check(set.options.name_for(set.path))?;
+        let files = open_files(set.storage, set.path, tasks)?;
         files.iter().try_for_each(|(number, file)| prepare(*number, file))?;
-        Ok(Self { storage, path, options, files })
+        Ok(Self { set, files })
     }
 
     /// Encodes this rank's request; `fingerprint` stands for the arguments that all ranks must pass
@@ -57,7 +72,7 @@ impl<'a, S: Storage> Opening<'a, S> {
     pub(super) fn asks(&self, tasks: &[NewTask], fingerprint: u32) -> Result<Vec<Ask>> {
         let ask = |task: &NewTask| {
             let file = self.files.get(&task.file).ok_or(Argument::Mapping)?;
-            let fs_block_len = fs_block_len(file, self.options)?;
+            let fs_block_len = fs_block_len(file, self.set.options)?;
             Ok(Ask { task: *task, fs_block_len, options: fingerprint })
         };
         tasks.iter().map(ask).collect()
@@ -72,9 +87,9 @@ impl<'a, S: Storage> Opening<'a, S> {
         root: Option<Root>,
     ) -> ParWriter<S> {
         let mut writer = ParWriter {
-            storage: self.storage.clone(),
-            path: self.path.to_owned(),
-            options: self.options.clone(),
+            storage: self.set.storage.clone(),
+            path: self.set.path.to_owned(),
+            options: self.set.options.clone(),
             outputs: BTreeMap::new(),
             tasks: Vec::new(),
             spread,
@@ -84,36 +99,37 @@ impl<'a, S: Storage> Opening<'a, S> {
         };
         for (task, grant) in tasks {
             writer.fs_block_len = grant.fs_block_len;
-            writer.apart = apart::instance(&grant, self.options);
+            writer.apart = apart::instance(&grant, self.set.options);
             self.begin_task(&mut writer, NewTask { local_rank: grant.local_rank, ..task }, &grant);
         }
         writer
     }
 
     fn begin_task(&mut self, writer: &mut ParWriter<S>, task: NewTask, grant: &Grant) {
-        let options = self.options;
+        let options = self.set.options;
         let state = TaskState::new(Fill::new(grant.place), Vec::new());
         if let Some(file) = self.files.remove(&task.file) {
-            let journal = name::journal(&self.storage.physical_name(self.path, task.file));
+            let journal = name::journal(&self.set.storage.physical_name(self.set.path, task.file));
             let manner = Manner {
                 number: task.file,
                 task_count: grant.task_count,
                 buffer_len: options.buffer_len,
-                journal: options.journal.then_some((self.path, &*journal)),
+                journal: options.journal.then_some((self.set.path, &*journal)),
                 blank: true,
                 instance: grant.instance,
             };
             let is_lost = task.local_rank == 0 && !is_described(&file, grant, options);
-            let mut output = Output::new(self.storage, file, &manner);
+            let mut output = Output::new(self.set.storage, file, &manner);
             if is_lost {
                 output.poison();
             }
             writer.outputs.insert(task.file, output);
         }
         if let Some(output) = writer.outputs.get_mut(&task.file).filter(|_| !grant.by_root) {
-            let numbers = (task.file, grant.file_count, grant.task_count);
-            let name = options.name_for(self.path);
-            let header = options.header(name, grant.instance, grant.fs_block_len, numbers);
+            let (file_count, task_count) = (grant.file_count, grant.task_count);
+            let shape = FileShape { number: task.file, file_count, task_count };
+            let name = options.name_for(self.set.path);
+            let header = options.header(name, grant.instance, grant.fs_block_len, shape);
             if write_own_front(output, &header, &task, &state.fill).is_err() {
                 output.poison();
             }
@@ -131,11 +147,12 @@ impl<'a, S: Storage> Opening<'a, S> {
 pub(super) fn grants<G: Group>(
     group: &G,
     asks: Result<&[Ask]>,
-    (room, copies): (usize, usize),
+    room: usize,
+    copies: usize,
     mut decide: impl FnMut(&[Vec<Ask>]) -> Result<Vec<Vec<Grant>>>,
 ) -> Result<(usize, Vec<Grant>)> {
     let mut within = |room: usize| {
-        let lens = (4 + room * Ask::LEN, 4 + room * copies * Grant::LEN);
+        let lens = Lens { ask: 4 + room * Ask::LEN, answer: 4 + room * copies * Grant::LEN };
         let mine = asks.map(|asks| {
             let mut bytes = Vec::new();
             put_u32(&mut bytes, u32::try_from(asks.len()).unwrap_or(u32::MAX));
@@ -172,11 +189,11 @@ pub(super) fn alike(asks: &[Vec<Ask>], fingerprint: u32) -> Result<()> {
 /// Rank 0 plans the set from what all ranks `asked` for and the tasks that nobody writes to, cuts
 /// its files, and describes it if it is small or if there are any of those.
 pub(super) fn decide<S: Storage>(
-    storage: &S,
-    path: &Path,
-    (asked, nobodys): (&[Vec<Ask>], &[NewTask]),
-    options: &Options,
+    set: NewSet<'_, S>,
+    asked: &[Vec<Ask>],
+    nobodys: &[NewTask],
 ) -> Result<(Root, Vec<Vec<Grant>>)> {
+    let NewSet { storage, path, options } = set;
     let all = asked.iter().flatten();
     let fs_block_len =
         options.fs_block_len.or_else(|| all.clone().map(|ask| ask.fs_block_len).max());

@@ -6,14 +6,33 @@ use crate::{
     group::Group,
 };
 
-/// Gathers `mine`, `ask_len` bytes or an error, on rank 0; there `decide` makes an answer of
-/// `answer_len` bytes for every rank; scatters the answers.
+/// Bytes of one rank's record in an exchange.
+#[derive(Clone, Copy)]
+pub(crate) struct Lens {
+    /// What it tells rank 0.
+    pub(crate) ask: usize,
+    /// What it learns.
+    pub(crate) answer: usize,
+}
+
+impl Lens {
+    /// Only outcomes travel.
+    pub(crate) const NONE: Self = Self { ask: 0, answer: 0 };
+
+    /// Ranks learn nothing but the outcome.
+    pub(crate) const fn asks(ask: usize) -> Self {
+        Self { ask, answer: 0 }
+    }
+}
+
+/// Gathers `mine`, `lens.ask` bytes or an error, on rank 0; there `decide` makes an answer of
+/// `lens.answer` bytes for every rank; scatters the answers.
 ///
 /// If any rank brought an error, or `decide` failed, all ranks return the error of the lowest.
 pub(crate) fn exchange<G: Group>(
     group: &G,
     mine: Result<Vec<u8>>,
-    lens: (usize, usize),
+    lens: Lens,
     mut decide: impl FnMut(&[&[u8]]) -> Result<Vec<Vec<u8>>>,
 ) -> Result<Vec<u8>> {
     let answers = exchange_each(group, vec![mine], lens, |_, asked| decide(asked))?;
@@ -25,7 +44,7 @@ pub(crate) fn exchange<G: Group>(
 pub(crate) fn exchange_each<G: Group>(
     group: &G,
     mine: Vec<Result<Vec<u8>>>,
-    (ask_len, answer_len): (usize, usize),
+    Lens { ask: ask_len, answer: answer_len }: Lens,
     mut decide: impl FnMut(usize, &[&[u8]]) -> Result<Vec<Vec<u8>>>,
 ) -> Result<Vec<Result<Vec<u8>>>> {
     let (count, ranks) = (mine.len(), narrow(group.size().into()));

@@ -10,13 +10,17 @@ use crate::{
     error::{Argument, Error, Result},
     group::Group,
     journal::{ANY_MORE, Slot},
-    parallel::{exchange::exchange, writer::ParWriter},
+    parallel::{
+        exchange::{Lens, exchange},
+        writer::ParWriter,
+    },
     run::Owner,
     storage::Storage,
 };
 
 const ASK_LEN: usize = 4 + 4 + 8 + 8 + 8 + 8;
 const ANSWER_LEN: usize = 8 + 8 + 8;
+const LENS: Lens = Lens { ask: ASK_LEN, answer: ANSWER_LEN };
 
 impl<S: Storage> ParWriter<S> {
     /// Appends `bytes` of every rank of one physical file to the streams of their collectors, in
@@ -29,7 +33,7 @@ impl<S: Storage> ParWriter<S> {
     /// returns on its own rank at once and on all at closing.
     pub fn write_merged<G: Group>(&mut self, group: &G, bytes: &[u8]) -> Result<()> {
         let mine = self.ask(wide(bytes.len()));
-        let answer = exchange(group, mine, (ASK_LEN, ANSWER_LEN), assign)?;
+        let answer = exchange(group, mine, LENS, assign)?;
         let mut fields = Fields::little(&answer);
         let mut next = || fields.u64().ok_or(Error::TooLarge);
         let (block, used, total) = (next()?, next()?, next()?);

@@ -219,7 +219,8 @@ impl<F: File> ParReader<F> {
         group: &G,
         storage: &S,
         path: &Path,
-        (levels, seat): (u32, &Seat<'_>),
+        levels: u32,
+        seat: &Seat<'_>,
         mut prepare: impl FnMut(&[LocalTask<F>]) -> Result<()>,
     ) -> Result<Self>
     where
@@ -233,7 +234,7 @@ impl<F: File> ParReader<F> {
         if !opened.as_ref().is_err_and(is_missing_on_a_rank) {
             return opened;
         }
-        let opened = restore::open(group, (storage, path), levels, seat);
+        let opened = restore::open(group, storage, path, levels, seat);
         agreed(group, opened.map(|(set, task)| Self { set, tasks: vec![task] }), prepare)
     }
 

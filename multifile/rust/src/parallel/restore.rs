@@ -54,12 +54,13 @@ const NO_ENTRY: i32 = 2;
 /// Collective; an error may be this rank's alone, such as that its copy cannot be read.
 pub(super) fn open<G: Group, S: Storage>(
     group: &G,
-    (storage, path): (&S, &Path),
+    storage: &S,
+    path: &Path,
     levels: u32,
     seat: &Seat<'_>,
 ) -> Result<(SetInfo, LocalTask<S::File>)> {
     let levels = levels.min(LEVELS_MAX);
-    let own = open_own(group, (storage, path), seat);
+    let own = open_own(group, storage, path, seat);
     let mut kept = Vec::new();
     for level in (0..levels).filter(|_| seat.local_rank == 0) {
         let count = seat.file_count.max(1);
@@ -71,17 +72,17 @@ pub(super) fn open<G: Group, S: Storage>(
     let says = holds.fold(u64::from(own.is_ok()), |says, (_, bit)| says | 1 << bit);
     let (file, local_rank) = (seat.file, seat.local_rank);
     let task = NewTask { file, local_rank, global_rank: group.rank().into(), chunk_len: 0 };
-    let roster = Roster::meet(group, (task, says), seat.team)?;
+    let roster = Roster::meet(group, task, says, seat.team)?;
     let lost = lost(&roster, levels)?;
     let (mut restored, mut failed) = (None, None);
     for level in 0..levels {
         let files: Vec<u32> =
             lost.iter().filter(|(_, from)| *from == level).map(|(file, _)| *file).collect();
-        for line in roster.lines(group.rank(), (&files, level), seat.split)? {
+        for line in roster.lines(group.rank(), &files, level, seat.split)? {
             let copy = kept.get(narrow(level.into())).and_then(Option::as_ref);
             let copy = copy.filter(|_| line.is_keeper());
             let mut sending = Sending::of(&line, copy, &roster);
-            let received = carry((storage, path), &line, &mut sending, group.rank())?;
+            let received = carry(storage, path, &line, &mut sending, group.rank())?;
             restored = received.or(restored);
             failed = failed.or(sending.failed);
         }
@@ -108,7 +109,8 @@ type Opened<F> = Result<(SetInfo, LocalTask<F>)>;
 
 fn open_own<G: Group, S: Storage>(
     group: &G,
-    (storage, path): (&S, &Path),
+    storage: &S,
+    path: &Path,
     seat: &Seat<'_>,
 ) -> Opened<S::File> {
     let name = storage.physical_name(path, seat.file);
@@ -150,7 +152,8 @@ fn local_task<F: File>(file: &Physical<F>, local: usize) -> Result<LocalTask<F>>
 ///
 /// [`Error::Group`]; what fails on the storage of a rank is its own result.
 fn carry<S: Storage>(
-    (storage, path): (&S, &Path),
+    storage: &S,
+    path: &Path,
     line: &Line,
     sending: &mut Sending<S::File>,
     rank: u32,
@@ -167,7 +170,7 @@ fn carry<S: Storage>(
     line.part.scatter(&sending.lens(blocks), &mut lens)?;
     let lens: Vec<u64> = lens.chunks_exact(8).map(number).collect();
     let mut receiving =
-        line.sends.then(|| Receiving::begin((storage, path), line.file, &mine, &lens, rank));
+        line.sends.then(|| Receiving::begin(storage, path, line.file, &mine, &lens, rank));
     for (_, len) in line.pieces(bytes) {
         let mut piece = vec![0; len];
         line.part.scatter(&sending.pieces(len), &mut piece)?;
@@ -271,7 +274,8 @@ struct Receiving<F> {
 
 impl<F: File> Receiving<F> {
     fn begin<S: Storage<File = F>>(
-        (storage, path): (&S, &Path),
+        storage: &S,
+        path: &Path,
         number: u32,
         record: &[u8],
         lens: &[u64],

@@ -46,11 +46,7 @@ const RECORD_LEN: usize = 4 + 4 + 8 + 8 + 8;
 
 impl Roster {
     /// Tells all ranks of `task` and what this rank `says`. Costs a gather and a broadcast.
-    pub(super) fn meet<G: Group>(
-        group: &G,
-        (task, says): (NewTask, u64),
-        team: usize,
-    ) -> Result<Self> {
+    pub(super) fn meet<G: Group>(group: &G, task: NewTask, says: u64, team: usize) -> Result<Self> {
         let mut mine = Vec::with_capacity(RECORD_LEN);
         put_u32(&mut mine, task.file);
         put_u32(&mut mine, task.local_rank);
@@ -154,7 +150,8 @@ impl Roster {
     pub(super) fn lines(
         &self,
         rank: u32,
-        (files, level): (&[u32], u32),
+        files: &[u32],
+        level: u32,
         split: &Split<'_>,
     ) -> Result<Vec<Line>> {
         let mut lines = Vec::new();
@@ -318,7 +315,7 @@ mod tests {
     #[test]
     fn local_ranks_with_gaps_are_refused() {
         let task = NewTask { file: 0, local_rank: 1, global_rank: 0, chunk_len: 0 };
-        let met = Roster::meet(&Alone, (task, 0), 1);
+        let met = Roster::meet(&Alone, task, 0, 1);
         assert_eq!(met.err(), Some(Argument::Mapping.into()));
     }
 }

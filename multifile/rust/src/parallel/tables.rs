@@ -67,7 +67,8 @@ impl Root {
     /// Collects the use of the tasks of the first `count` files: from messages and journals.
     pub(crate) fn collect<S: Storage>(
         &self,
-        (storage, path): (&S, &Path),
+        storage: &S,
+        path: &Path,
         used: Vec<Vec<Used>>,
         count: usize,
     ) -> Result<Vec<FileUse>> {

@@ -15,8 +15,8 @@ use crate::{
     output::Output,
     parallel::{
         apart,
-        create::{Opening, alike, decide, grants},
-        exchange::exchange,
+        create::{NewSet, Opening, alike, decide, grants},
+        exchange::{Lens, exchange},
         records::{Used, inline_blocks, inline_tasks},
         tables::Root,
     },
@@ -76,7 +76,7 @@ impl<S: Storage> ParWriter<S> {
         task: NewTask,
         options: &Options,
     ) -> Result<Self> {
-        Self::create_with(group, storage, path, (Ok(task), options), |_, _| Ok(()))
+        Self::create_with(group, storage, path, Ok(task), options, |_, _| Ok(()))
     }
 
     /// As [`create`](Self::create). A rank that knows something to be wrong brings that instead of
@@ -90,11 +90,12 @@ impl<S: Storage> ParWriter<S> {
         group: &G,
         storage: &S,
         path: &Path,
-        (task, options): (Result<NewTask>, &Options),
+        task: Result<NewTask>,
+        options: &Options,
         prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
         let tasks = task.map(|task| vec![task]);
-        Self::create_spread(group, (storage, path), (tasks, 1, options), prepare)
+        Self::create_spread(group, NewSet { storage, path, options }, tasks, 1, prepare)
     }
 
     /// As [`create`](Self::create), with any number of tasks for this rank. Costs one exchange,
@@ -111,8 +112,8 @@ impl<S: Storage> ParWriter<S> {
         tasks: &[NewTask],
         options: &Options,
     ) -> Result<Self> {
-        let new = (Ok(tasks.to_vec()), options);
-        Self::create_mapped_with(group, storage, path, new, |_, _| Ok(()))
+        let tasks = Ok(tasks.to_vec());
+        Self::create_mapped_with(group, storage, path, tasks, options, |_, _| Ok(()))
     }
 
     /// As [`create_mapped`](Self::create_mapped), with `prepare` for each physical file of this
@@ -125,34 +126,36 @@ impl<S: Storage> ParWriter<S> {
         group: &G,
         storage: &S,
         path: &Path,
-        (tasks, options): (Result<Vec<NewTask>>, &Options),
+        tasks: Result<Vec<NewTask>>,
+        options: &Options,
         prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
         let spread = inline_tasks(group.size());
-        Self::create_spread(group, (storage, path), (tasks, spread, options), prepare)
+        Self::create_spread(group, NewSet { storage, path, options }, tasks, spread, prepare)
     }
 
     fn create_spread<G: Group>(
         group: &G,
-        (storage, path): (&S, &Path),
-        (tasks, spread, options): (Result<Vec<NewTask>>, usize, &Options),
+        set: NewSet<'_, S>,
+        tasks: Result<Vec<NewTask>>,
+        spread: usize,
         prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
-        let fingerprint = options.fingerprint(path, 0);
+        let fingerprint = set.options.fingerprint(set.path, 0);
         let opened = tasks.and_then(|tasks| {
-            let opening = Opening::begin(storage, path, &tasks, options, prepare)?;
+            let opening = Opening::begin(set, &tasks, prepare)?;
             Ok((opening.asks(&tasks, fingerprint)?, opening, tasks))
         });
         let asks = opened.as_ref().map(|(asks, ..)| &**asks).map_err(|error| *error);
         let mut root = None;
-        let (spread, granted) = grants(group, asks, (spread, 1), |asked| {
+        let (spread, granted) = grants(group, asks, spread, 1, |asked| {
             alike(asked, fingerprint)?;
-            let (decided, grants) = decide(storage, path, (asked, &[]), options)?;
+            let (decided, grants) = decide(set, asked, &[])?;
             root = Some(decided);
             Ok(grants)
         })?;
         let (_, opening, tasks) = opened?;
-        apart::cut(group, (storage, path), &granted, &tasks, options)?;
+        apart::cut(group, set, &granted, &tasks)?;
         Ok(opening.granted(tasks.into_iter().zip(granted), spread, root))
     }
 
@@ -184,7 +187,7 @@ impl<S: Storage> ParWriter<S> {
             self.release();
             return Ok(());
         }
-        exchange(group, used, (self.spread * Used::len(inline), 0), |used| {
+        exchange(group, used, Lens::asks(self.spread * Used::len(inline)), |used| {
             self.complete(used, inline)?;
             Ok(vec![Vec::new(); used.len()])
         })?;
@@ -216,7 +219,7 @@ impl<S: Storage> ParWriter<S> {
         let root = self.root.as_ref().ok_or(Error::Poisoned)?;
         let used = used.iter().map(|used| take_used(used, inline)).collect();
         let count = if self.apart.is_some() { 1 } else { root.plans.len() };
-        let files = root.collect((&self.storage, &self.path), used, count)?;
+        let files = root.collect(&self.storage, &self.path, used, count)?;
         root.finish(&self.storage, &self.path, &files)
     }
 
@@ -233,7 +236,7 @@ impl<S: Storage> ParWriter<S> {
             (wide(block), Slot::of(used, local.state.sums.get(block).copied()))
         });
         let slots = slots.skip(inline);
-        output.leave(&self.storage, (&self.path, &journal), local.task.local_rank, slots)
+        output.leave(&self.storage, &self.path, &journal, local.task.local_rank, slots)
     }
 
     /// The end of the stream of this rank's task `task`, counted as given at creation.

@@ -29,7 +29,8 @@ pub(super) fn mapping_of<F: File>(
     front: &Front<F>,
     table: &Table,
     fronts: &[Front<F>],
-    (needed, is_certain): (Mapping, bool),
+    needed: Mapping,
+    is_certain: bool,
 ) -> Result<Order> {
     let Some(at) = table.end() else { return Ok(Order::Lost(needed, None)) };
     let len = narrow(front.size.saturating_sub(at)).min(4 + 8 * ranks(fronts));

@@ -39,9 +39,9 @@ pub(super) fn recorded<F: File>(
             let Some(extent) = extents.get_mut(task) else { continue };
             match journal::read(journal, &key).map_err(io)? {
                 Found::Slot(slot) => {
-                    note_slot(front, extent, (task, block), slot, &mut gaps)?;
+                    note_slot(front, extent, task, block, slot, &mut gaps)?;
                     if slot.more == ANY_MORE {
-                        note_merged(front, extent, journal, (key, slot), &mut gaps)?;
+                        note_merged(front, extent, journal, key, slot, &mut gaps)?;
                     }
                 }
                 Found::Other => unsure.push((task, block)),
@@ -101,7 +101,8 @@ pub(super) fn note_sum<F: File>(
 fn note_slot<F: File>(
     front: &Front<F>,
     extent: &mut Extent,
-    (task, block): (usize, usize),
+    task: usize,
+    block: usize,
     slot: Slot,
     gaps: &mut Gaps,
 ) -> Result<()> {
@@ -142,7 +143,8 @@ fn note_merged<F: File>(
     front: &Front<F>,
     extent: &mut Extent,
     journal: &F,
-    (mut key, mut slot): (SlotKey, Slot),
+    mut key: SlotKey,
+    mut slot: Slot,
     gaps: &mut Gaps,
 ) -> Result<()> {
     let chunk_len = front.layout.place(narrow(key.task.into())).unwrap_or_default().chunk_len;

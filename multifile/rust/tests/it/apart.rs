@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use multifile::{
     Disk, Group, NewTask, Options, Packing, ParReader, ParWriter, Reader, Style,
-    parallel::BuddyWriter,
+    parallel::{BuddyWriter, NewSet},
 };
 use tempfile::TempDir;
 
@@ -157,8 +157,8 @@ fn set_whose_files_rank_0_does_not_see_fails_to_close() {
             let disk = Disk::in_folder(&own[usize::try_from(FILES[rank]).unwrap()]);
             let (path, options) = (Path::new(NAME), Options { apart: false, ..options() });
             if levels > 0 {
-                let levels = (levels, &options);
-                let writer = BuddyWriter::create(group, &disk, path, task(rank), levels).unwrap();
+                let set = NewSet { storage: &disk, path, options: &options };
+                let writer = BuddyWriter::create(group, set, levels, task(rank)).unwrap();
                 return writer.close(group).is_err();
             }
             let writer = ParWriter::create(group, &disk, path, task(rank), &options).unwrap();

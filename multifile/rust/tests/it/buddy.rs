@@ -3,8 +3,9 @@
 use std::{fs, io::Read, path::Path};
 
 use multifile::{
-    Argument, Disk, Error, Group, NewTask, Options, Reader, Style, error::Cause,
-    parallel::BuddyWriter,
+    Argument, Disk, Error, Group, NewTask, Options, Reader, Style,
+    error::Cause,
+    parallel::{BuddyWriter, NewSet},
 };
 use tempfile::TempDir;
 
@@ -35,7 +36,8 @@ fn buddy_sets_are_written_byte_for_byte() {
         let (style, hints) = (Style::Parallel, false);
         let options = Options { fs_block_len: Some(512), style, hints, ..Options::default() };
         let path = Path::new(NAME);
-        let mut writer = BuddyWriter::create(group, &disk, path, task, (1, &options)).unwrap();
+        let set = NewSet { storage: &disk, path, options: &options };
+        let mut writer = BuddyWriter::create(group, set, 1, task).unwrap();
         writer.ensure(100).unwrap();
         writer.write(&bytes).unwrap();
         writer.close(group).unwrap();
@@ -78,8 +80,8 @@ fn all_levels_are_opened_and_closed_together() {
             let task = NewTask::in_files(&vec![500; ranks as usize], files)[group.rank() as usize];
             let (style, path) = (Style::Parallel, Path::new(NAME));
             let options = Options { fs_block_len: Some(512), style, ..Options::default() };
-            let levels = (levels, &options);
-            let mut writer = BuddyWriter::create(group, &disk_of, path, task, levels).unwrap();
+            let set = NewSet { storage: &disk_of, path, options: &options };
+            let mut writer = BuddyWriter::create(group, set, levels, task).unwrap();
             let opening = group.calls();
             writer.write(&data(group.rank())).unwrap();
             writer.close(group).unwrap();
@@ -107,8 +109,8 @@ fn a_rank_without_a_task_refuses_all_levels_for_all() {
         let task = NewTask::in_one_file(&[10; 3])[group.rank() as usize];
         let task = if group.rank() == 1 { Err(Argument::Mapping.into()) } else { Ok(task) };
         let (options, path) = (Options::default(), Path::new(NAME));
-        let new = (task, (2, &options));
-        BuddyWriter::create_with(group, &disk, path, new, |_, _| Ok(())).map(|_| ()).err()
+        let set = NewSet { storage: &disk, path, options: &options };
+        BuddyWriter::create_with(group, set, 2, task, |_, _| Ok(())).map(|_| ()).err()
     });
     let cause = Cause::Argument(Argument::Mapping);
     assert_eq!(outcomes, [Some(Error::OnRank { rank: 1, cause }); 3]);
@@ -123,7 +125,8 @@ fn a_level_that_fails_leaves_the_others_complete() {
     let outcomes = on_ranks(2, move |group| {
         let task = NewTask::in_one_file(&[10; 2])[group.rank() as usize];
         let (options, path) = (Options::default(), Path::new(NAME));
-        let mut writer = BuddyWriter::create(group, &disk_of, path, task, (2, &options)).unwrap();
+        let set = NewSet { storage: &disk_of, path, options: &options };
+        let mut writer = BuddyWriter::create(group, set, 2, task).unwrap();
         writer.write(b"kept").unwrap();
         if group.rank() == 0 {
             fs::remove_file(&lost).unwrap();

@@ -10,7 +10,7 @@ use std::{
 use multifile::{
     Disk, Group, NewTask, Options, ParReader, Style,
     group::Threads,
-    parallel::{BuddyWriter, OwnGroup, Part, Seat},
+    parallel::{BuddyWriter, NewSet, OwnGroup, Part, Seat},
 };
 use tempfile::TempDir;
 
@@ -81,10 +81,10 @@ fn write(nodes: &[PathBuf], by_folder: bool, levels: u32, options: &Options) {
             splits.set(splits.get() + 1);
             Ok(parts.join(splits.get(), part))
         };
-        let new = (Ok(task(rank)), (levels, &options));
-        let storage = (&disk, path.as_path());
+        let set = NewSet { storage: &disk, path: &path, options: &options };
         let prepare = |_, _: &fs::File| Ok(());
-        let mut writer = BuddyWriter::create_apart(group, storage, new, &split, prepare).unwrap();
+        let mut writer =
+            BuddyWriter::create_apart(group, set, levels, Ok(task(rank)), &split, prepare).unwrap();
         assert!(writer.is_apart() && writer.write(b"alone").is_err());
         for call in 0..12 {
             let bytes = data(rank, call);
@@ -108,9 +108,8 @@ fn read(nodes: &[PathBuf], by_folder: bool, levels: u32) -> Vec<Read> {
             Ok(parts.join(splits.get(), part))
         };
         let seat = Seat { file, file_count: 4, local_rank, team: 1, split: &split };
-        let levels = (levels, &seat);
         let mut reader =
-            ParReader::open_with_buddies_apart(group, &disk, &path, levels, |_| Ok(()))?;
+            ParReader::open_with_buddies_apart(group, &disk, &path, levels, &seat, |_| Ok(()))?;
         let found = &mut reader.tasks_mut()[0];
         assert_eq!((found.task.file, found.task.global_rank), (file, i64::from(group.rank())));
         found.stream.read_rest()
@@ -136,8 +135,8 @@ fn copies_are_kept_on_the_node_of_the_next_file() {
         let disk = Disk::in_folder(whole.path());
         on_ranks(7, move |group| {
             let (rank, path) = (group.rank(), Path::new(NAME));
-            let levels = (levels, &options);
-            let mut writer = BuddyWriter::create(group, &disk, path, task(rank), levels).unwrap();
+            let set = NewSet { storage: &disk, path, options: &options };
+            let mut writer = BuddyWriter::create(group, set, levels, task(rank)).unwrap();
             for call in 0..12 {
                 let bytes = data(rank, call);
                 writer.ensure(bytes.len() as u64).unwrap();

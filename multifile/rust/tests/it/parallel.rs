@@ -236,8 +236,8 @@ fn what_one_rank_cannot_prepare_fails_on_all() {
         let path = Path::new(NAME);
         let read = ParReader::open_with(group, &disk, path, |_| ready()).map(|_| ()).err();
         let task = NewTask::in_one_file(&[10; 3])[group.rank() as usize];
-        let new = (Ok(task), &options());
-        let written = ParWriter::create_with(group, &disk, path, new, |_, _| ready());
+        let written =
+            ParWriter::create_with(group, &disk, path, Ok(task), &options(), |_, _| ready());
         [read, written.map(|_| ()).err()]
     });
     let cause = Cause::Argument(Argument::Position);
