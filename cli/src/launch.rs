@@ -127,7 +127,7 @@ fn launch(job: &Job, config: &Config, program: &Program<'_>) -> Result<Launched,
     if let Some(Ok(standby)) = can_wait.then(|| unmasked(|| Standby::new(&job.folder))) {
         return Ok(Launched::First(Service::OnDemand(standby)));
     }
-    let started = |is_first| serving(spawn(job, config, program, (None, is_first))?, job, config);
+    let started = |is_first| serving(spawn(job, config, program, None, is_first)?, job, config);
     let is_taken = || viewed(config).iter().any(|local| daemon::has_view(local));
     // Another job's view may come to be there meanwhile. Then this run needs mounts of its own.
     match started(true) {
@@ -190,7 +190,7 @@ fn stand_by(
 ) -> Service {
     let started = match standby.wait(end.as_fd()) {
         Ok(None) => return Service::OnDemand(standby),
-        Ok(Some(waiting)) => spawn(job, config, program, (Some(standby.segment()), false))
+        Ok(Some(waiting)) => spawn(job, config, program, Some(standby.segment()), false)
             .and_then(|child| serving(child, job, config))
             .map(|service| (service, waiting)),
         Err(why) => Err(not_started(&why, config)),
@@ -292,7 +292,8 @@ fn spawn(
     job: &Job,
     config: &Config,
     program: &Program<'_>,
-    (segment, is_first): (Option<BorrowedFd<'_>>, bool),
+    segment: Option<BorrowedFd<'_>>,
+    is_first: bool,
 ) -> Result<Child, Failure> {
     let mut command = command(&library::own_program()?, job, config, program);
     command.stdin(Stdio::null()).stdout(Stdio::piped());

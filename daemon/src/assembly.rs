@@ -6,7 +6,7 @@ use std::{
     os::fd::OwnedFd,
     path::Path,
     rc::Rc,
-    sync::{Arc, atomic::Ordering, mpsc},
+    sync::{Arc, Mutex, atomic::Ordering, mpsc},
     thread,
 };
 
@@ -35,10 +35,12 @@ use crate::{
         Boot, Carrier, Client, Dial, Folder, Group, Key, Member, Mounts, Own, Published, Server,
         Service, Workers, client::mounts,
     },
+    remote_status::{Listening, RemoteStatus},
+    samples::Samples,
     seats::Seats,
     signals::{self, Signals},
     socket_folder::SocketFolder,
-    status::{self, Listening},
+    status,
     storage::Machine,
     view::{self, View},
 };
@@ -79,7 +81,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     let seats = Seats::new(&config);
     let core_count = seats.count();
     let admission = Admission::new(config.staging, config.memory, fds, seats);
-    let node = Arc::new(Node::of(&config, job, admission, core_count));
+    let node = Arc::new(node_of(&config, job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
     let mut hall = Hall { node, lists, newcomers, job_fd, fds, key, config };
@@ -134,6 +136,18 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
     Ok(loss.told_in(status::summary(&hall.node, ended.iter())))
+}
+
+/// The state that the executors of a daemon of this configuration share.
+fn node_of(config: &Config, job: shm::Job, admission: Admission, core_count: usize) -> Node {
+    let mut node = Node::new(job, admission, core_count);
+    node.remote = config.remote.as_ref().map(RemoteStatus::from);
+    node.multifiles = status::multifiles(config);
+    node.command.clone_from(&config.command);
+    node.samples = Mutex::new(config.takes_samples.then(Samples::default));
+    node.trace = config.takes_trace.then(Arc::default);
+    node.settings.clone_from(&config.settings);
+    node
 }
 
 /// Makes the job's segment and listens, or takes both over.

@@ -11,7 +11,7 @@ use shm::bundle::{Bundle, Logs};
 
 use crate::{
     mail::{Mailbox, lock},
-    session::Segment,
+    segment::Segment,
 };
 
 /// The bundle of one session.

@@ -64,7 +64,7 @@ use self::{
     way::{Way, way, written},
 };
 use crate::{
-    locks::LockCall,
+    lock_call::LockCall,
     names::{Answer, Attributes, Identity, NameCall, OpenCall},
     node::Node,
     storage::{Machine, Storage},

@@ -11,14 +11,13 @@ use executor::{Class, Handle, Idle, Notify, Registration};
 use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
 use crate::{
-    bells::Bells,
     drain::{self, Lines},
     file::OpenFile,
     lanes::Doorstep,
     mail::Reply,
     node::{CoreReport, Mail, Node, Report},
     pace, registration,
-    session::Session,
+    session::{Bells, Session},
     statistics::Totals,
     storage::Storage,
 };

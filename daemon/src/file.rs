@@ -17,7 +17,7 @@ use uring::Buffer;
 use wire::FileFlags;
 
 use crate::{
-    names::Identity, pace::Pace, readahead::Window, session::Segment, storage::Storage,
+    names::Identity, pace::Pace, readahead::Window, segment::Segment, storage::Storage,
     turns::Turns,
 };
 

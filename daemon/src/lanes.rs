@@ -2,7 +2,7 @@
 //!
 //! Found through bits, in time proportional to what is ready. A visit to a lane takes at most as
 //! many entries as it has slots; a lane that may have more waits for its next turn behind the
-//! others. One that is [blocked](crate::intake) is left alone.
+//! others. One that is [blocked](crate::requests::permits) is left alone.
 
 use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 

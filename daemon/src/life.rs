@@ -2,7 +2,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet},
     future,
     rc::Rc,
     sync::Arc,
@@ -13,7 +12,7 @@ use executor::{Class, first};
 
 use crate::{
     coalesce::Coalesced, core::Core, launcher::Launcher, listener::Attendance, mail::lock,
-    node::Mail, remote::Mounts, signals::Watched, socket, statistics::Summary, status, view::View,
+    node::Mail, remote::Mounts, signals::Watched, socket, statistics::Loss, status, view::View,
 };
 
 /// How often a daemon that is to end looks whether the last writer has left its views.
@@ -31,23 +30,6 @@ pub(crate) struct Life {
     pub(crate) coalesced: Option<Coalesced>,
     pub(crate) views: Vec<Rc<View>>,
     pub(crate) loss: RefCell<Loss>,
-}
-
-/// Losses of a daemon that ends: data that is not where its programs meant it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Loss {
-    /// Multifiles that could not be closed, and why.
-    pub(crate) unclosed: BTreeMap<String, String>,
-    /// Multifiles that were removed while they were written.
-    pub(crate) removed: BTreeSet<String>,
-}
-
-impl Loss {
-    /// Puts it into a summary.
-    pub(crate) fn told_in(self, summary: Summary) -> Summary {
-        let Self { unclosed, removed } = self;
-        Summary { unclosed, removed, ..summary }
-    }
 }
 
 /// Why a daemon ends.

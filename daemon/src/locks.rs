@@ -6,95 +6,22 @@
 //! Before a lock is said to be taken, those of every client of this node that has ended are given
 //! up, however it ended: whoever has waited for that end finds the lock free, as with the kernel's.
 
-use std::{io, rc::Rc};
+use std::rc::Rc;
 
 use executor::first;
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-};
-use uring::RecordLock;
-use wire::{FoundLock, LockKind, LockOwner, LockTerms};
+use rustix::io::Errno;
+use wire::{LockOwner, LockTerms};
 
 use crate::{
     core::Core,
     file::{OpenFile, Use},
+    lock_call::{LockCall, process_of},
     node::Mail,
     session::{Session, Ticket},
     settle,
     storage::Storage,
     verdict::{Verdict, errno},
 };
-
-/// A lock that is asked for, or is to be given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LockCall {
-    pub(crate) terms: LockTerms,
-    /// First byte.
-    pub(crate) start: u64,
-    /// Bytes; zero: all from `start` on.
-    pub(crate) len: u64,
-}
-
-impl LockCall {
-    pub(crate) fn new(terms: u32, start: u64, len: u64) -> Result<Self, Errno> {
-        let terms = LockTerms::decode(terms).ok_or(Errno::INVAL)?;
-        Ok(Self { terms, start, len })
-    }
-
-    /// Gives up everything that an owner has.
-    pub(crate) const fn unlock_all(owner: LockOwner, process: u16) -> Self {
-        let kind = LockKind::Unlocked;
-        let terms = LockTerms { kind, owner, waits: false, reclaims: false, process };
-        Self { terms, start: 0, len: 0 }
-    }
-
-    /// Gives up what this one has taken.
-    const fn undone(self) -> Self {
-        let terms = LockTerms { kind: LockKind::Unlocked, waits: false, ..self.terms };
-        Self { terms, ..self }
-    }
-
-    pub(crate) const fn is_unlock(&self) -> bool {
-        matches!(self.terms.kind, LockKind::Unlocked)
-    }
-
-    fn record(self) -> RecordLock {
-        let kind = match self.terms.kind {
-            LockKind::Unlocked => uring::LockKind::Unlocked,
-            LockKind::Shared => uring::LockKind::Shared,
-            LockKind::Exclusive => uring::LockKind::Exclusive,
-        };
-        RecordLock { kind, start: self.start, len: self.len }
-    }
-
-    /// Has the kernel do it for an open file. `EAGAIN`: somebody else's lock is in the way.
-    pub(crate) fn set(self, file: &uring::File) -> io::Result<()> {
-        let operation = match (self.terms.owner, self.terms.kind) {
-            (LockOwner::Process | LockOwner::OpenFile, _) => return self.record().set(file),
-            (_, LockKind::Unlocked) => FlockOperation::NonBlockingUnlock,
-            (_, LockKind::Shared) => FlockOperation::NonBlockingLockShared,
-            (_, LockKind::Exclusive) => FlockOperation::NonBlockingLockExclusive,
-        };
-        Ok(flock(file, operation)?)
-    }
-
-    /// A lock that is in the way of this one, of an open file.
-    pub(crate) fn obstacle(self, file: &uring::File) -> io::Result<Option<FoundLock>> {
-        let found = match self.terms.owner {
-            LockOwner::Process | LockOwner::OpenFile => self.record().obstacle(file)?,
-            LockOwner::Whole => return Err(Errno::INVAL.into()),
-        };
-        Ok(found.map(|RecordLock { kind, start, len }| {
-            let kind = match kind {
-                uring::LockKind::Unlocked => LockKind::Unlocked,
-                uring::LockKind::Shared => LockKind::Shared,
-                uring::LockKind::Exclusive => LockKind::Exclusive,
-            };
-            FoundLock { kind, start, len }
-        }))
-    }
-}
 
 /// Takes a lock for a client, or gives it up.
 pub(crate) async fn lock<S: Storage>(
@@ -199,9 +126,4 @@ async fn give_up<S: Storage>(core: &Core<S>, descriptor: &Use<S>, call: LockCall
 fn of_client<S: Storage>(session: &Session<S>, call: LockCall) -> LockCall {
     let process = process_of(session.id);
     LockCall { terms: LockTerms { reclaims: false, process, ..call.terms }, ..call }
-}
-
-/// The number of a session's process on the wire.
-pub(crate) fn process_of(session: u32) -> u16 {
-    u16::try_from(session).expect("there are fewer sessions")
 }

@@ -16,13 +16,12 @@ use shm::{Board, JobShared, Ready};
 use crate::{
     admission::{Admission, Grant},
     bundles::Bundles,
-    config::Config,
     mail::{Mailbox, Reply, lock},
     registry::Registry,
+    remote_status::{Listening, RemoteStatus},
     samples::Samples,
     shares::Shares,
     statistics::Totals,
-    status::{self, Listening, RemoteStatus},
     trace::Trace,
 };
 
@@ -147,24 +146,6 @@ impl CoreReport {
 }
 
 impl Node {
-    /// That of a daemon of this configuration.
-    pub(crate) fn of(
-        config: &Config,
-        job: shm::Job,
-        admission: Admission,
-        core_count: usize,
-    ) -> Self {
-        Self {
-            remote: config.remote.as_ref().map(RemoteStatus::from),
-            multifiles: status::multifiles(config),
-            command: config.command.clone(),
-            samples: Mutex::new(config.takes_samples.then(Samples::default)),
-            trace: config.takes_trace.then(Arc::default),
-            settings: config.settings.clone(),
-            ..Self::new(job, admission, core_count)
-        }
-    }
-
     pub(crate) fn new(job: shm::Job, admission: Admission, core_count: usize) -> Self {
         Self {
             job,

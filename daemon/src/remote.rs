@@ -17,7 +17,6 @@ mod simulation;
 pub(crate) use self::{
     client::{
         dial::Dial,
-        file::device_of,
         group::{Group, Member},
         located::Located,
         mounts::Mounts,
@@ -26,11 +25,7 @@ pub(crate) use self::{
     },
     line::{address::Carrier, key::Key, workers::Workers},
     server::{
-        boot::Boot,
-        connections::{Server, Traffic},
-        ledger::Folder,
-        published::Published,
-        service::Service,
+        boot::Boot, connections::Server, ledger::Folder, published::Published, service::Service,
     },
 };
 pub use self::{

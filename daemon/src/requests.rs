@@ -6,6 +6,8 @@
 //! transfer's task is begun on the spot too, and most are over then: of many that wait in a queue
 //! instead, each would be fetched into the cache twice.
 
+pub(crate) mod permits;
+
 use std::{os::fd::AsFd as _, rc::Rc};
 
 use executor::{Class, Credit, Handle};
@@ -17,20 +19,15 @@ use crate::{
     core::{Core, Departure},
     drain,
     file::{Log, OpenFile, Piece},
-    intake,
-    locks::{self, LockCall},
+    lock_call::LockCall,
+    locks,
     names::{Attributes, Identity},
     namespace, readahead, registration,
     session::{Session, Ticket},
     settle,
-    storage::Storage,
+    storage::{SHORT_LEN, Storage},
     verdict::{Verdict, errno},
 };
-
-/// Longest transfer that is begun on the spot: those of a full lane take together about as long as
-/// the longest call that blocks an executor.
-pub(crate) const SHORT_LEN: u32 = 8 << 10;
-const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
 
 /// Serves one entry, with one of the permits that its lane has, if it needs one.
 pub(crate) fn take<S: Storage>(
@@ -76,7 +73,7 @@ fn spawn<S: Storage>(
             let transfer = Transfer { core, ticket, file, at, piece, is_write };
             match transfer.file.permit(permits) {
                 Ok(permit) => transfer.begin(permit),
-                Err(line) => intake::wait(line, transfer),
+                Err(line) => permits::wait(line, transfer),
             }
         }
         work => handle.spawn(Class::Latency, async move {

@@ -1,89 +1,35 @@
 //! A session: the daemon's record of one client process, which every claim is checked against.
 
+mod bells;
+
 use std::{
     cell::{Cell, RefCell},
-    io,
-    os::fd::OwnedFd,
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use executor::Notify;
 use shm::{
-    FILES, LANES, SessionShared,
+    FILES, LANES,
     lane::{Responder, Reused, Words},
-    staging::FileSlot,
 };
-use uring::{Buffer, Memory};
 use wire::{Phase, Reply, is_sampled};
 
 use crate::{
     admission::Grant,
-    bells::Bells,
     file::OpenFile,
     peer::Peer,
+    segment::Segment,
     statistics::{Totals, TracedWork},
     storage::Storage,
     trace::{Open, Trace, now_ns},
     verdict::{Verdict, value},
 };
 
+pub(crate) use self::bells::Bells;
+
 /// Bytes of one answer for which a client is woken at once: it copies them while the next are read.
 const WORTH_A_WAKE_UP: u64 = 64 << 10;
-
-/// The memory a session shares with its client.
-#[derive(Debug)]
-pub(crate) struct Segment(shm::Session);
-
-impl Segment {
-    /// Creates the memory, and the descriptor the client maps it from.
-    pub(crate) fn create(arena_len: usize) -> io::Result<(Self, OwnedFd)> {
-        let (session, fd) = shm::Session::create(arena_len)?;
-        Ok((Self(session), fd))
-    }
-
-    pub(crate) const fn shared(&self) -> &SessionShared {
-        self.0.shared()
-    }
-
-    pub(crate) fn slot(&self, slot: u32) -> Option<&FileSlot> {
-        self.shared().file(slot as usize)
-    }
-
-    /// The buffer of a lane.
-    pub(crate) fn lane_buffer(&self, lane: usize) -> &[AtomicU8] {
-        self.0.buffer(lane)
-    }
-
-    pub(crate) fn arena(&self) -> &[AtomicU8] {
-        self.0.arena()
-    }
-
-    /// True if the range lies in the arena.
-    pub(crate) fn has(&self, arena_at: u64, len: u64) -> bool {
-        arena_at.checked_add(len).is_some_and(|end| end <= self.arena().len() as u64)
-    }
-
-    /// A range of the arena as a buffer; `None` when it is not in the arena.
-    pub(crate) fn buffer(self: &Arc<Self>, arena_at: u64, len: u64) -> Option<Buffer> {
-        if !self.has(arena_at, len) {
-            return None;
-        }
-        let at = self.0.arena_at() + usize::try_from(arena_at).ok()?;
-        debug_assert!(len <= (self.0.bytes().len() - at) as u64, "the arena ends the segment");
-        let memory: Arc<dyn Memory> = Arc::<Self>::clone(self);
-        Buffer::new(memory, at, usize::try_from(len).ok()?)
-    }
-}
-
-impl Memory for Segment {
-    fn bytes(&self) -> &[AtomicU8] {
-        self.0.bytes()
-    }
-}
 
 /// One client process.
 pub(crate) struct Session<S: Storage> {

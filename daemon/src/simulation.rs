@@ -40,7 +40,8 @@ use crate::{
     node::Node,
     registration,
     seats::Seats,
-    session::{Segment, Session},
+    segment::Segment,
+    session::Session,
 };
 
 const SEEDS: u64 = 1_000;

@@ -234,6 +234,23 @@ pub(crate) fn peak_rss() -> u64 {
     kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(0, |kib| kib << 10)
 }
 
+/// Losses of a daemon that ends: data that is not where its programs meant it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loss {
+    /// Multifiles that could not be closed, and why.
+    pub(crate) unclosed: BTreeMap<String, String>,
+    /// Multifiles that were removed while they were written.
+    pub(crate) removed: BTreeSet<String>,
+}
+
+impl Loss {
+    /// Puts it into a summary.
+    pub(crate) fn told_in(self, summary: Summary) -> Summary {
+        let Self { unclosed, removed } = self;
+        Summary { unclosed, removed, ..summary }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::{
     path::Path,
     process,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -19,12 +19,12 @@ use crate::{
     Config,
     coalesce::Coalesce,
     config::Remote,
-    life::Loss,
     mail::lock,
     node::{CoreReport, Mail, Node},
-    remote::{Mount, Traffic},
+    remote::Mount,
+    remote_status::{Listening, RemoteStatus, Traffic},
     samples::Samples,
-    statistics::{Sample, Summary, Totals, peak_rss},
+    statistics::{Loss, Sample, Summary, Totals, peak_rss},
 };
 
 #[derive(Debug, Serialize)]
@@ -72,27 +72,11 @@ impl From<Cost> for FileSystemStatus {
     }
 }
 
-/// Which servers' folders a daemon has, for whoever wants to share it.
-#[derive(Debug, Serialize)]
-pub(crate) struct RemoteStatus {
-    servers: String,
-    /// The folders of servers by those here.
-    maps: BTreeMap<String, String>,
-}
-
 impl From<&Remote> for RemoteStatus {
     fn from(remote: &Remote) -> Self {
         let texts = |it: &Mount| (it.local.display().to_string(), it.remote.display().to_string());
         Self { servers: remote.name.clone(), maps: remote.mounts.iter().map(texts).collect() }
     }
-}
-
-/// Where a daemon listens for daemons elsewhere, and who is connected.
-#[derive(Debug)]
-pub(crate) struct Listening {
-    pub(crate) address: String,
-    /// Held once by the server, and once for each connection.
-    pub(crate) traffic: Weak<Traffic>,
 }
 
 #[derive(Debug, Serialize)]

@@ -11,11 +11,16 @@ use uring::{Buffers, Engines, Foreign};
 use wire::{FileSystem, FoundLock, Status};
 
 use crate::{
-    locks::LockCall,
+    lock_call::LockCall,
     names::{self, Answer, Attributes, Identity, NameCall, OpenCall},
     place::Place,
     verdict::errno,
 };
+
+/// Longest transfer that is begun on the spot: those of a full lane take together about as long as
+/// the longest call that blocks an executor.
+pub(crate) const SHORT_LEN: u32 = 8 << 10;
+const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
 
 /// Where files are. Cheap to clone.
 ///

@@ -29,7 +29,7 @@ use super::{
     tree::{Found, NamedFile, Tree},
     volume::Volume,
 };
-use crate::{bundles::Entry, node::Node, remote::device_of};
+use crate::{bundles::Entry, names::device_of, node::Node};
 
 /// Physical files that clients read; bytes in others are asked for.
 const SOURCES_MAX: usize = wire::SOURCES_MAX;

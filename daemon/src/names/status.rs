@@ -19,6 +19,17 @@ use wire::Status;
 
 use super::{Identity, file_system};
 
+/// First major number of 12 bits that no device here has.
+const MAJOR: u32 = 0x800;
+
+/// Returns the device number of a server's files: nobody's here, and one as the kernel's are, of 12
+/// and 20 bits. Some programs take no others.
+pub(crate) fn device_of(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+    let mixed = u32::try_from(mixed).unwrap_or(u32::MAX >> 1);
+    makedev(MAJOR | mixed >> 20, mixed & 0xf_ffff)
+}
+
 /// Of an open file.
 pub(crate) fn status_of(fd: impl AsFd) -> io::Result<Status> {
     status_at(fd.as_fd(), c"", AtFlags::EMPTY_PATH)

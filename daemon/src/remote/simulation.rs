@@ -43,7 +43,7 @@ use crate::remote::{
     server::{boot::Boot, connections::Server, decode::Job, service::Service},
 };
 use crate::{
-    locks::LockCall,
+    lock_call::LockCall,
     names::{NameCall, OpenCall},
     simulation::{NoPark, SimClock, seeds},
 };

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     admission::Grant,
-    bells::Bells,
-    session::{Segment, Session, Ticket},
+    segment::Segment,
+    session::{Bells, Session, Ticket},
 };
 
 const ARENA_LEN: usize = 1 << 20;

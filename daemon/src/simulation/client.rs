@@ -26,7 +26,7 @@ use super::{
 use crate::{
     node::Node,
     peer::{Incoming, Peer},
-    session::Segment,
+    segment::Segment,
 };
 
 /// Length of every log. Slot `n`'s starts at `n * LOG_LEN`; behind the last one is scratch space.

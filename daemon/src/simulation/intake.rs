@@ -16,12 +16,8 @@ use super::{
     storage::{Disk, Open, SimStorage},
 };
 use crate::{
-    core::Core,
-    lanes::Lanes,
-    mail::lock,
-    node::Node,
-    registration,
-    session::{Segment, Session},
+    core::Core, lanes::Lanes, mail::lock, node::Node, registration, segment::Segment,
+    session::Session,
 };
 
 /// A lane whose turn has come gets a quarter.

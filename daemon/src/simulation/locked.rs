@@ -15,8 +15,8 @@ use super::{
 use crate::{
     core::Core,
     file::{Log, OpenFile, Origin},
-    locks::{self, LockCall},
-    registration,
+    lock_call::LockCall,
+    locks, registration,
     session::Session,
 };
 

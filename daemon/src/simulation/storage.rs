@@ -16,7 +16,7 @@ use uring::Buffers;
 use wire::Status;
 
 use crate::{
-    locks::LockCall,
+    lock_call::LockCall,
     names::{Answer, Attributes, Identity, NameCall, OpenCall},
     storage::Storage,
 };

@@ -12,7 +12,7 @@ use wire::FileFlags;
 use super::storage::{DEVICE, Open, SimStorage};
 use crate::{
     file::{Log, OpenFile, Origin},
-    session::Segment,
+    segment::Segment,
 };
 
 fn file(flags: FileFlags) -> Rc<OpenFile<SimStorage>> {

@@ -14,7 +14,7 @@ use crate::tidy::{root, visit};
 /// Lines of the longest function of 99 in 100.
 const FUNCTION_P99_MAX: usize = 45;
 /// Parameters that are tuples.
-const TUPLES_MAX: usize = 90;
+const TUPLES_MAX: usize = 85;
 /// Doc comments that begin with What, Who, Whoever, Whose, or Whether.
 const RIDDLES_MAX: usize = 20;
 /// Words of all Markdown that have a letter.
@@ -25,9 +25,9 @@ const ASSERTED_MIN: [(&str, usize); 4] =
 /// Modules of a crate that are in cycles with others. Crates that are not listed have none.
 const CYCLES_MAX: [(&str, usize); 6] = [
     ("bench", 2),
-    ("client/preload", 6),
+    ("client/preload", 4),
     ("client/rust", 13),
-    ("daemon", 27),
+    ("daemon", 12),
     ("runtime/ucx", 4),
     ("python", 6),
 ];

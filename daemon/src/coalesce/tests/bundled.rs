@@ -15,7 +15,7 @@ use wire::{CreateFlags, Record, Uses};
 use self::readers::{Reader, Table};
 
 use super::*;
-use crate::{admission::Admission, node::Node, seats::Seats, session::Segment, simulation::seeds};
+use crate::{admission::Admission, node::Node, seats::Seats, segment::Segment, simulation::seeds};
 
 const ARENA_LEN: usize = 128 << 10;
 const LOGS: Logs = Logs { index_at: 0, index_len: 8 << 10, data_at: 64 << 10, data_len: 64 << 10 };

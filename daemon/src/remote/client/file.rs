@@ -4,7 +4,7 @@ use std::{cell::Cell, io, pin::Pin, rc::Rc, task::Poll};
 
 use executor::Credits;
 use rustix::{
-    fs::{OFlags, SeekFrom, makedev},
+    fs::{OFlags, SeekFrom},
     io::Errno,
 };
 use uring::{Buffer, Buffers};
@@ -12,21 +12,10 @@ use wire::{FileSystem, FoundLock, PIECE_LEN_MAX, Request, SEEK_DATA, SEEK_HOLE, 
 
 use super::requests::{Client, Network};
 use crate::{
-    locks::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall},
+    lock_call::LockCall,
+    names::{Answer, Attributes, NameCall, OpenCall, device_of},
     verdict::errno,
 };
-
-/// First major number of 12 bits that no device here has.
-const MAJOR: u32 = 0x800;
-
-/// Returns the device number of a server's files: nobody's here, and one as the kernel's are, of 12
-/// and 20 bits. Some programs take no others.
-pub(crate) fn device_of(number: u64) -> u64 {
-    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
-    let mixed = u32::try_from(mixed).unwrap_or(u32::MAX >> 1);
-    makedev(MAJOR | mixed >> 20, mixed & 0xf_ffff)
-}
 
 /// A file that the server has open. Closed there when this is dropped.
 pub(crate) struct RemoteFile<N: Network> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use wire::{LockKind, LockOwner, LockTerms};
 
-use crate::{locks::LockCall, names::Identity};
+use crate::{lock_call::LockCall, names::Identity};
 
 /// Owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

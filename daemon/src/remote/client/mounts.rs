@@ -25,7 +25,7 @@ use super::{
     own::Own,
 };
 use crate::{
-    locks::{LockCall, process_of},
+    lock_call::{LockCall, process_of},
     names::{Answer, Attributes, Identity, NameCall, OpenCall},
     storage::{Machine, Storage},
 };

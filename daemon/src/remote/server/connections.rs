@@ -21,10 +21,7 @@ use std::{
     cell::Cell,
     io,
     rc::Rc,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -45,6 +42,7 @@ use crate::remote::line::{
     key::Key,
     workers::Workers,
 };
+use crate::remote_status::Traffic;
 use crate::{storage::Storage, throttle::Throttle, unaccepted::Unaccepted, verdict::value};
 
 /// Requests that a client may have unanswered.
@@ -211,26 +209,6 @@ impl<S: Storage> Server<S> {
             Err(io::ErrorKind::ConnectionAborted.into())
         };
         first(challenge(&self.key, inbox, outbox), first(too_late, too_many)).await
-    }
-}
-
-/// Requests of clients so far.
-#[derive(Debug, Default)]
-pub(crate) struct Traffic {
-    pub(crate) requests: AtomicU64,
-    pub(crate) bytes_read: AtomicU64,
-    pub(crate) bytes_written: AtomicU64,
-}
-
-impl Traffic {
-    fn add(&self, request: &Request, value: u64) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let moved = match request {
-            Request::Read { .. } => &self.bytes_read,
-            Request::Write { .. } => &self.bytes_written,
-            _ => return,
-        };
-        moved.fetch_add(value, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@ use uring::Buffers;
 use wire::{PIECE_LEN_MAX, Request};
 
 use crate::{
-    locks::LockCall,
+    lock_call::LockCall,
     names::{NameCall, OpenCall},
 };
 

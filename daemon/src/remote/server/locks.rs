@@ -31,7 +31,7 @@ use super::{
     service::{Answer, Service, Session, nothing},
 };
 use crate::remote::client::held::{Range, Ranges};
-use crate::{locks::LockCall, names::Identity, storage::Storage, verdict::errno};
+use crate::{lock_call::LockCall, names::Identity, storage::Storage, verdict::errno};
 
 /// Longest that a request waits for a lock before it says that it is taken.
 const WAIT_MAX: Duration = Duration::from_millis(50);

@@ -37,8 +37,7 @@ use super::{
 use crate::remote::line::channel::bytes_of;
 use crate::{
     names::{Attributes, Identity, NameCall},
-    requests::SHORT_LEN,
-    storage::Storage,
+    storage::{SHORT_LEN, Storage},
     throttle::Throttle,
     verdict::errno,
 };

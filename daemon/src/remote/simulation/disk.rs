@@ -20,7 +20,7 @@ use uring::Buffers;
 use wire::{ROOT_LEN, SESSION_LEN, Status};
 
 use crate::{
-    locks::LockCall,
+    lock_call::LockCall,
     names::{Answer, Attributes, Identity, NameCall, OpenCall},
     remote::server::ledger::{Ledger, LocksNoted, RECORDS, Record, Shelf, State},
     storage::Storage,

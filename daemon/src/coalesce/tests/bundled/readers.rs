@@ -12,7 +12,7 @@ use shm::{PlacesView, places::Seen};
 use wire::Place;
 
 use super::*;
-use crate::{remote::device_of, storage::Storage};
+use crate::{names::device_of, storage::Storage};
 
 /// A client that reads by the table.
 pub(super) struct Table {

@@ -11,7 +11,7 @@ use wire::{Frame, LockOwner, Request, Status};
 
 use super::{Client, Network};
 use crate::{
-    locks::LockCall,
+    lock_call::LockCall,
     remote::{
         client::held::Owner,
         client::opened::Lost,

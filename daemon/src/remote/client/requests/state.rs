@@ -12,7 +12,7 @@ use uring::Buffer;
 use wire::{Request, Status};
 
 use crate::{
-    locks::LockCall,
+    lock_call::LockCall,
     remote::{
         client::{held::Held, opened::Opened},
         server::{decode::Job, ledger::RECORDS},

@@ -12,7 +12,8 @@ use std::{
     rc::Rc,
 };
 
-use crate::{session::Session, storage::Storage};
+use super::Session;
+use crate::storage::Storage;
 
 /// Turns for which a client sleeps on after its first answer.
 const TURNS_MAX: u64 = 4;

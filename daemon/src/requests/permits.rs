@@ -16,7 +16,8 @@ use std::rc::Rc;
 
 use executor::{Class, Credits, yield_now};
 
-use crate::{lanes, requests::Transfer, storage::Storage};
+use super::Transfer;
+use crate::{lanes, storage::Storage};
 
 /// A lane whose turn has come takes one of so many parts of all permits.
 const PARTS: u64 = 4;
