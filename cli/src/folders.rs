@@ -45,10 +45,12 @@ impl Folders {
         let mut folders = Self::of(maps);
         folders.clear_views();
         for (local, _) in &folders.maps.0 {
-            let is_missing = |folder: &&Path| folder.symlink_metadata().is_err();
-            let missing: Vec<_> = local.ancestors().take_while(is_missing).collect();
-            let made = fs::create_dir_all(local);
-            folders.made.extend(missing.into_iter().rev().map(Path::to_owned));
+            let (mut missing, mut made) = create(local);
+            if made.is_err() && daemon::clear_view(&real(local)).is_ok() {
+                // The daemon of a view was still dying when that was looked for.
+                (missing, made) = create(local);
+            }
+            folders.made.extend(missing);
             made.map_err(|why| {
                 let advice = "map a folder that can be made";
                 Failure::new(Code::Ours, local.display(), why, advice)
@@ -137,6 +139,14 @@ impl Folders {
             is_own && entries().is_ok_and(|found| found.flatten().any(is_hidden))
         })
     }
+}
+
+/// Makes a folder; those that were missing, outermost first, and whether all are there.
+fn create(folder: &Path) -> (Vec<PathBuf>, io::Result<()>) {
+    let is_missing = |folder: &&Path| folder.symlink_metadata().is_err();
+    let missing: Vec<_> = folder.ancestors().take_while(is_missing).collect();
+    let made = fs::create_dir_all(folder);
+    (missing.into_iter().rev().map(Path::to_owned).collect(), made)
 }
 
 /// True if nothing is below a folder but folders, as one that was mapped in an earlier run: nobody

@@ -153,7 +153,7 @@ impl Packed {
         Self::of_live(&self.volume, Rc::clone(&self.live), access(flags))
     }
 
-    /// What a client reads by the table, opened for it.
+    /// Opens what a client reads by the table.
     pub(super) fn read_by_client(volume: &Rc<Volume>, inode: u64) -> Option<Self> {
         let live = volume.read_by_client(inode)?;
         Some(Self::of_live(volume, live, access(OFlags::RDONLY)))

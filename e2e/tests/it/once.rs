@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::Command};
 
 use crate::{
-    harness::{EAGER, Folder, SOON, kakehi, program, run, skip, text},
+    harness::{EAGER, Folder, SOON, kakehi, kakehi_run, program, run, skip, stats, succeed, text},
     strace::Trace,
 };
 
@@ -57,6 +57,20 @@ fn files_used_once_are_like_any_other() {
     assert_eq!(mixed(Some(SECOND), "second"), native);
     assert_eq!(mixed(Some(EAGER[0]), "first"), native);
     assert_eq!(mixed(Some(("KAKEHI_STAGE_AFTER", "30us")), "usual"), native);
+}
+
+/// 64 times the setting; before that a program's writes are the kernel's.
+#[test]
+fn daemon_starts_once_small_writes_have_taken_what_it_costs() {
+    let folder = Folder::new();
+    let told = folder.join("told");
+    for (after, sessions) in [("1s", 0), ("1us", 1)] {
+        let mut command = kakehi_run(&folder, &["--stats", told.to_str().expect("UTF-8")]);
+        command.env("KAKEHI_STAGE_AFTER", after).arg(program("pattern")).arg(folder.path());
+        succeed(command.args(["1", "300000", "100"]), SOON);
+        let said = stats(&told).pop().expect("a document");
+        assert_eq!(said["sessions"], sessions, "{after}: {said:#}");
+    }
 }
 
 /// Names and bytes of the regular files in a folder.

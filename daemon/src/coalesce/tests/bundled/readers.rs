@@ -123,7 +123,7 @@ impl Bundles {
         }
     }
 
-    /// Who reads by a client that is gone is gone, too.
+    /// Leases to read end with the client that had them.
     pub(super) fn forget_readers(&mut self, gone: Option<usize>) {
         self.readers.retain(|reader| gone.is_some_and(|gone| reader.maker != gone));
     }
