@@ -241,7 +241,7 @@ impl Client {
     /// True if a session is there, or small writes have taken as long as making one does: that is
     /// so many times what staging a file costs.
     pub(crate) fn repays_session(&'static self, stage_after: Duration) -> bool {
-        let session = nanoseconds(SESSION_COST * stage_after);
+        let session = nanoseconds(stage_after.saturating_mul(SESSION_COST));
         self.connected().is_some() || self.spent_ns.load(Ordering::Relaxed) >= session
     }
 
@@ -258,12 +258,13 @@ impl Client {
         }
         let spent = self.spent_ns.load(Ordering::Relaxed);
         let untold = spent.saturating_sub(self.told_ns.load(Ordering::Relaxed));
-        if !is_urgent && untold < nanoseconds(SESSION_COST * stage_after) {
+        if !is_urgent && untold < nanoseconds(stage_after.saturating_mul(SESSION_COST)) {
             return false;
         }
         self.told_ns.store(spent, Ordering::Relaxed);
-        let of_job = job.shared().spent_ns.fetch_add(untold, Ordering::Relaxed) + untold;
-        let is_repaid = is_urgent || of_job >= nanoseconds(DAEMON_COST * stage_after);
+        let before = job.shared().spent_ns.fetch_add(untold, Ordering::Relaxed);
+        let of_job = before.saturating_add(untold);
+        let is_repaid = is_urgent || of_job >= nanoseconds(stage_after.saturating_mul(DAEMON_COST));
         if is_repaid && !self.has_knocked.swap(true, Ordering::Relaxed) {
             self.active().into_iter().for_each(knock);
         }
