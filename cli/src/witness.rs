@@ -48,7 +48,7 @@ pub(crate) struct Witness {
     told: Arc<Told>,
 }
 
-/// What a witness has said, and what is told to who listens to it.
+/// Signals that have come to a witness, and its process, shared with the thread that listens.
 #[derive(Default)]
 struct Told {
     state: Mutex<State>,

@@ -137,7 +137,7 @@ impl fmt::Display for Given {
     }
 }
 
-/// What a machine lacks that did not give what a daemon needs: how to get it.
+/// Advice for a machine that did not give what a daemon needs.
 #[derive(Clone, Copy, Debug)]
 enum Missing {
     /// A higher limit, as the shell's command sets it.

@@ -93,7 +93,7 @@ struct Lease {
     missing: Option<u64>,
     /// The daemon lets files be made there.
     may_make: bool,
-    /// What it was asked for.
+    /// Purpose of the lease, as asked for.
     uses: Uses,
     /// Open files that were made in it: as long as there are some it is not forgotten.
     open_count: usize,

@@ -42,7 +42,7 @@ pub(super) struct OpenFile {
     can_read: bool,
     can_write: bool,
     appends: bool,
-    /// Who has locked it: what they have not given up goes with it.
+    /// Owners of its locks: what they have not given up goes with it.
     pub(super) lockers: RefCell<HashSet<u64>>,
     located: RefCell<Option<Located>>,
 }

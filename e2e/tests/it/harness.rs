@@ -379,6 +379,21 @@ pub(crate) fn kakehi_run(folder: &Folder, flags: &[&str]) -> Command {
     command
 }
 
+/// `command`, started by another one: its words follow, in its folder, with its variables.
+pub(crate) fn started_by(mut launcher: Command, command: &Command) -> Command {
+    launcher.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => launcher.env(name, value),
+            None => launcher.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        launcher.current_dir(folder);
+    }
+    launcher
+}
+
 /// The JSON documents that `--stats` appended to a file.
 #[track_caller]
 pub(crate) fn stats(path: &Path) -> Vec<Value> {

@@ -68,7 +68,7 @@ fn recipes_name_no_host_and_the_release() {
     }
 }
 
-/// What `nohup` has ignored, a test of what a program does at that signal would wait for.
+/// A test of what a program does at a signal would wait for ever where `nohup` has it ignored.
 #[test]
 fn make_resets_ignored_signals_for_tests() {
     let folder = Folder::new();

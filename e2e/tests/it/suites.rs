@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    harness::{Folder, kakehi, kakehi_run, note, program, run, skip, succeed, text},
+    harness::{Folder, kakehi, kakehi_run, note, program, run, skip, started_by, succeed, text},
     remote::server::{Scheme, Server},
     views::{can_mount, with_device},
 };
@@ -143,18 +143,9 @@ fn posix(folder: &Folder, name: &str, wrap: impl Fn(Command) -> Command) -> Vec<
     if is_root() {
         give(folder.path());
         give(&place);
-        let inner = command;
-        command = Command::new(NOBODY[0]);
-        command.args(&NOBODY[1..]).arg(inner.get_program()).args(inner.get_args());
-        for (name, value) in inner.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        if let Some(folder) = inner.get_current_dir() {
-            command.current_dir(folder);
-        }
+        let mut nobody = Command::new(NOBODY[0]);
+        nobody.args(&NOBODY[1..]);
+        command = started_by(nobody, &command);
     }
     command.arg(program).arg(&place);
     let printed = succeed(&mut with_device(folder, command), LONG);

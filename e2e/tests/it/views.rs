@@ -16,7 +16,10 @@ use std::{
 
 use crate::{
     bad_input::{as_nobody, install},
-    harness::{Folder, SOON, kakehi, kakehi_run, note, python, random, run, skip, succeed, text},
+    harness::{
+        Folder, SOON, kakehi, kakehi_run, note, python, random, run, skip, started_by, succeed,
+        text,
+    },
     remote::{
         LONG, local,
         server::{Scheme, Server},
@@ -73,19 +76,9 @@ pub(crate) fn with_device(folder: &Folder, command: Command) -> Command {
     }
     let node = folder.join("device");
     fs::create_dir_all(&node).expect("a folder");
-    let mut whole = Command::new("unshare");
-    whole.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(&node);
-    whole.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => whole.env(name, value),
-            None => whole.env_remove(name),
-        };
-    }
-    if let Some(folder) = command.get_current_dir() {
-        whole.current_dir(folder);
-    }
-    whole
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(&node);
+    started_by(unshare, &command)
 }
 
 /// Has a program run past the library.
@@ -280,15 +273,9 @@ for number in range(100):
     let requests = |library: &str| {
         let run = coalescing(&folder, "always");
         let log = folder.join(format!("trace{}", library.len()));
-        let mut traced = Command::new("strace");
-        traced.args(["-f", "-y", "-qq", "-s", "0", "-e", "trace=readv", "-o"]).arg(&log);
-        traced.arg(run.get_program()).args(run.get_args());
-        for (name, value) in run.get_envs() {
-            match value {
-                Some(value) => traced.env(name, value),
-                None => traced.env_remove(name),
-            };
-        }
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-y", "-qq", "-s", "0", "-e", "trace=readv", "-o"]).arg(&log);
+        let mut traced = started_by(strace, &run);
         traced.arg("env").args((!library.is_empty()).then_some(library));
         succeed(traced.args(["python3", "-c", script]).arg(local(&folder)), LONG);
         let trace = fs::read_to_string(&log).expect("a trace");

@@ -266,7 +266,7 @@ pub enum Request {
         path_len: u32,
         /// The session that asks; the daemon puts it in.
         session: u32,
-        /// What for.
+        /// Purpose of the lease.
         uses: Uses,
     },
     /// Sends a descriptor over the control socket: the table of places, or one of the files that it

@@ -185,14 +185,7 @@ fn small_files_are_coalesced_where_no_file_may_be_long() {
     for (limit, memory) in [(60_000_000, ""), (40_000_000, ""), (10_000_000, "4MiB")] {
         let mut command = Command::new("prlimit");
         command.arg(format!("--fsize={limit}:{limit}")).env("KAKEHI_MEMORY", memory);
-        let coalescing = coalescing(&folder);
-        command.arg(coalescing.get_program()).args(coalescing.get_args());
-        for (name, value) in coalescing.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let mut command = crate::harness::started_by(command, &coalescing(&folder));
         let script = "set -e; cd \"$0\"; for i in $(seq 200); do seq $i >$i || exit; done; rm 7; \
             head -c 50000 /dev/zero >longer; cat 200 | wc -l; wc -c <longer";
         let found = succeed(command.args(["bash", "-c", script]).arg(local(&folder)), SOON);

@@ -4,6 +4,7 @@ use rustix::process::{Pid, kill_process};
 
 use super::*;
 use crate::{
+    harness::started_by,
     suites::{NOBODY, is_nobody_let_in},
     views::with_device,
 };
@@ -91,12 +92,9 @@ fn calls(folder: &Folder, user: &[&str]) {
     let found = if user.is_empty() {
         succeed(&mut command, LONG)
     } else {
-        let mut whole = Command::new(user[0]);
-        whole.args(&user[1..]).arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            whole.env(name, value.unwrap_or_default());
-        }
-        succeed(&mut with_device(folder, whole), LONG)
+        let mut launcher = Command::new(user[0]);
+        launcher.args(&user[1..]);
+        succeed(&mut with_device(folder, started_by(launcher, &command)), LONG)
     };
     assert!(expected.lines().count() > 40, "{expected}");
     assert_eq!(found, expected);

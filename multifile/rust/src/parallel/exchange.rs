@@ -9,9 +9,9 @@ use crate::{
 /// Bytes of one rank's record in an exchange.
 #[derive(Clone, Copy)]
 pub(crate) struct Lens {
-    /// What it tells rank 0.
+    /// Bytes told to rank 0.
     pub(crate) ask: usize,
-    /// What it learns.
+    /// Bytes a rank learns.
     pub(crate) answer: usize,
 }
 
