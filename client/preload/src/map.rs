@@ -1,6 +1,6 @@
 //! Mapping files.
 
-use client::{Errno, Reason};
+use client::{Client, Errno, Reason};
 use libc::{c_int, c_void, off_t, size_t};
 use rustix::fd::{AsRawFd, OwnedFd};
 
@@ -54,18 +54,26 @@ fn with_content<T>(
     flags: c_int,
     map: impl FnOnce(c_int) -> T,
 ) -> Outcome<T> {
-    let real = in_view(fd, protection, flags)?;
-    if flags & libc::MAP_ANONYMOUS == 0 && real.is_none() {
-        before(fd);
+    let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
+        return Ok(map(fd));
+    };
+    if client.maps_unexamined(fd) {
+        return Ok(map(fd));
+    }
+    let real = in_view(client, fd, protection, flags)?;
+    if real.is_none() {
+        before(client, fd);
     }
     Ok(map(real.as_ref().map_or(fd, AsRawFd::as_raw_fd)))
 }
 
 /// Returns what to map in place of a remote file: the file in its folder's view.
-fn in_view(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>, Errno> {
-    let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
-        return Ok(None);
-    };
+fn in_view(
+    client: &'static Client,
+    fd: c_int,
+    protection: c_int,
+    flags: c_int,
+) -> Result<Option<OwnedFd>, Errno> {
     let writes = flags & libc::MAP_PRIVATE == 0 && protection & libc::PROT_WRITE != 0;
     // What the kernel says of a file that is not open for that; a placeholder is for nothing.
     match client.flags(fd).map(|flags| signed(flags) & libc::O_ACCMODE) {
@@ -88,8 +96,7 @@ fn in_view(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>
 
 /// A mapping shows what is in the file, at every moment: a file that the program can still write is
 /// left to the kernel, one that it only reads has to be complete.
-fn before(fd: c_int) {
-    let Some(client) = client() else { return };
+fn before(client: &'static Client, fd: c_int) {
     client.mapping(fd);
     if !client.is_delegated(fd) {
         return;

@@ -116,6 +116,10 @@ impl Locked {
             Some(link) => staging::attach(self, link)?,
             None => staging::link(connection, self, fd, true)?,
         }
+        if client.mapped.has(self.device, self.inode) && !self.is_remote() {
+            self.leave(Reason::Mapped); // While it was linked.
+            return Err(Reason::Mapped);
+        }
         while !entry.is_staged.load(Ordering::Acquire) {
             // Only now: until here a signal handler's write moved the kernel's. One that comes in
             // between moves both.

@@ -16,6 +16,7 @@ use crate::{
     drain::drain,
     file::{Descriptor, Link},
     locked::Locked,
+    open::identify,
     rooms::Room,
     staging::{self, Failure},
     table::Entry,
@@ -109,6 +110,21 @@ impl Client {
         let Some(mut file) = self.locked_fd(fd) else { return };
         file.leave(reason);
         self.settle_others(&mut file);
+    }
+
+    /// The program maps a file that was not examined since it was opened, and is none that is
+    /// staged to: one system call notes which, and the kernel can map it as it is. False where
+    /// more may depend on it.
+    pub fn maps_unexamined(&'static self, fd: RawFd) -> bool {
+        if !self.is_unexamined(fd) {
+            return false;
+        }
+        if let Ok((_, (device, inode))) = identify(self.host.borrow(fd)) {
+            self.mapped.add(device, inode);
+        }
+        // Who stages to it looks for the mark after the job shows that somebody stages.
+        fence(Ordering::SeqCst);
+        self.is_unexamined(fd)
     }
 
     /// The program maps the file: no descriptor of it begins to stage from now on.
