@@ -49,12 +49,12 @@ fn killed_clients_lose_nothing_under_delegate() {
 
 #[test]
 fn clients_of_a_killed_daemon_lose_nothing_and_go_on() {
-    kill_daemons(200, HYBRID);
+    kill_daemons(100, HYBRID);
 }
 
 #[test]
 fn clients_of_a_killed_daemon_lose_nothing_under_delegate() {
-    kill_daemons(100, DELEGATE);
+    kill_daemons(50, DELEGATE);
 }
 
 /// To move on from where an append ended is what finds out that the daemon is gone.
