@@ -59,8 +59,8 @@ setup-demo:
 demo: setup-demo build
 	bash e2e/demo.sh
 
-# Everything; under 20 minutes on 2 cores.
-## test: everything the gate runs, under 20 minutes
+# Everything; under 25 minutes on 2 cores.
+## test: everything the gate runs, under 25 minutes
 test: fmt clippy doc build unit e2e loom miri aarch64
 	@echo "make test: all passed"
 
