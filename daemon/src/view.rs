@@ -293,18 +293,26 @@ impl View {
         self.core.storage.status(&file.located()?).await.map_err(errno)
     }
 
-    /// A file as the kernel sees it. Files of several devices are in one view, so numbers of those
-    /// that are not on the folder's own are mixed with the device's.
+    /// A file's number. Files of several devices are in one view, so numbers of those that are not
+    /// on the folder's own are mixed with the device's.
+    fn number(&self, (device, inode): Identity) -> u64 {
+        if self.top.get().is_none_or(|top| top.device == device) {
+            return inode;
+        }
+        inode ^ device.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 1 << 63
+    }
+
+    /// Device and inode of a node that the kernel knows.
+    fn identity(&self, node: u64) -> Identity {
+        let known = self.nodes.borrow().identity(node);
+        known.or(self.top.get().map(|top| top.identity())).unwrap_or_default()
+    }
+
+    /// A file as the kernel sees it.
     fn attributes(&self, status: &Status) -> Attributes {
-        let top = self.top.get().map_or(status.device, |top| top.device);
-        let mixed = if status.device == top {
-            status.inode
-        } else {
-            status.inode ^ status.device.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 1 << 63
-        };
         let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
         Attributes {
-            inode: mixed,
+            inode: self.number(status.identity()),
             size: status.size,
             block_count: status.block_count,
             accessed: status.accessed,

@@ -245,13 +245,19 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             client.drain(fd);
             kernel()
         }
-        _ => kernel().map_err(|errno| match errno {
+        _ => kernel().or_else(|errno| match command {
+            _ if errno != Errno::BADF || !client.is_placeholder(fd) => Err(errno),
             // What the kernel says of a regular file.
-            Errno::BADF if client.is_placeholder(fd) => Errno::INVAL,
-            _ => errno,
+            libc::F_GETLEASE => Ok(libc::F_UNLCK),
+            libc::F_GETOWN | F_GETSIG => Ok(0),
+            libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => Err(Errno::BADF),
+            _ => Err(Errno::INVAL),
         }),
     }
 }
+
+/// Not in `libc` for every target.
+const F_GETSIG: c_int = 11;
 
 /// Flags by which a remote file stays as it was opened, unless its folder has a view.
 const REMOTE_KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;

@@ -161,7 +161,9 @@ pub(crate) unsafe fn access_at(
     let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
     // SAFETY: as the caller promises.
     let name = unsafe { named(path, flags) };
-    let client = client_for(flags, known).filter(|client| client.is_ruled());
+    // Of other bits than these the kernel asks for no name.
+    let has_sense = mode & !(libc::R_OK | libc::W_OK | libc::X_OK) == 0;
+    let client = client_for(flags, known).filter(|client| has_sense && client.is_ruled());
     if let (Some(client), Some(name)) = (client, name) {
         if let Some(done) = client.access(dir, name, unsigned(mode)) {
             return done.map(|()| 0);
@@ -313,9 +315,11 @@ pub(crate) unsafe fn set_times_at(
     times: *const timespec,
     flags: c_int,
 ) -> Outcome {
-    if let Some(client) = client_for(flags, OF_NAMES) {
-        // SAFETY: as the caller promises.
-        let given = unsafe { given(times) };
+    // SAFETY: as the caller promises.
+    let given = unsafe { given(times) };
+    // Where neither is to change, the kernel asks for no name either.
+    let changes = [given.accessed, given.modified].iter().any(|time| time.1 != libc::UTIME_OMIT);
+    if let Some(client) = client_for(flags, OF_NAMES).filter(|_| changes) {
         // SAFETY: as the caller promises.
         let done = match unsafe { named(path, flags) } {
             Some(name) => client.set_times(dir, name, given, flags & AT_SYMLINK_NOFOLLOW == 0),

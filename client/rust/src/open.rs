@@ -75,7 +75,10 @@ impl Client {
                 None
             }
             (Some(Policy::Remote), Some(resolved)) => {
-                Some(self.open_remote((path, resolved), flags, mode))
+                // A link is not the last part of such a name.
+                let is_passed = [&b"/"[..], b"/."].iter().any(|end| path.to_bytes().ends_with(end));
+                let ignored = if is_passed { OFlags::NOFOLLOW } else { OFlags::empty() };
+                Some(self.open_remote((path, resolved), flags - ignored, mode))
             }
             (Some(Policy::Delegate), Some(resolved)) if !self.leaves_all() => {
                 self.open_delegated((dir, path), resolved, flags, mode)

@@ -9,7 +9,7 @@ use std::{
 
 use multifile::catalogue::{Change, Node, ROOT, Time};
 use rustix::io::Errno;
-use wire::{ListingWriter, NameKind, NewMode, Status, Uses};
+use wire::{Listed, ListingWriter, NewMode, Status, Uses};
 
 use super::{
     file::{set, truncate},
@@ -29,7 +29,7 @@ const BLOCK_LEN: u64 = 512;
 /// Bytes that are best read at a time.
 const READ_LEN: u64 = 4096;
 /// Bytes of the shortest name in a listing.
-const NAME_LEN_MIN: usize = 3;
+const NAME_LEN_MIN: usize = 11;
 
 /// Executes a call whose paths start at the root of a multifile.
 pub(super) async fn execute(
@@ -266,23 +266,22 @@ pub(super) fn status_of(volume: &Volume, (inode, node): (u64, &Node), links: u64
 /// As many names as fit into `room` bytes. They come in the order of a hash, which is also where
 /// the next request goes on: so no name is missed or comes twice, whatever others make and remove
 /// meanwhile.
-fn listing(names: Vec<(NameKind, &[u8])>, from: u64, room: usize) -> Vec<u8> {
-    let mut names: Vec<_> =
-        names.into_iter().map(|(kind, name)| (hash(name), kind, name)).collect();
-    names.retain(|(hash, ..)| *hash > from);
+fn listing(names: Vec<Listed<'_>>, from: u64, room: usize) -> Vec<u8> {
+    let mut names: Vec<_> = names.into_iter().map(|listed| (hash(listed.name), listed)).collect();
+    names.retain(|(hash, _)| *hash > from);
     // Only so many have room, if they are as short as names can be.
     let most = room / NAME_LEN_MIN + 1;
     if most < names.len() {
-        let (_, (last, ..), _) = names.select_nth_unstable_by_key(most, |(hash, ..)| *hash);
+        let (_, (last, _), _) = names.select_nth_unstable_by_key(most, |(hash, _)| *hash);
         let last = *last;
-        names.retain(|(hash, ..)| *hash <= last);
+        names.retain(|(hash, _)| *hash <= last);
     }
     names.sort_unstable();
     let mut bytes = vec![0; room];
     let mut listing = ListingWriter::new(&mut bytes);
-    for same in names.chunk_by(|(a, ..), (b, ..)| a == b) {
-        let Some((next, ..)) = same.first() else { continue };
-        if !listing.push(*next, same.iter().map(|(_, kind, name)| (*kind, *name))) {
+    for same in names.chunk_by(|(a, _), (b, _)| a == b) {
+        let Some((next, _)) = same.first() else { continue };
+        if !listing.push(*next, same.iter().map(|(_, listed)| *listed)) {
             break;
         }
     }

@@ -11,7 +11,7 @@ use std::{collections::HashSet, ffi::CStr};
 
 use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{fs::RenameFlags, io::Errno};
-use wire::NameKind;
+use wire::{Listed, NameKind};
 
 pub(super) use self::claimed::NamedFile;
 
@@ -261,7 +261,7 @@ impl Tree {
     }
 
     /// The names in a folder, and what each stands for.
-    pub(super) fn names(&self, folder: u64) -> Result<Vec<(NameKind, &[u8])>, Errno> {
+    pub(super) fn names(&self, folder: u64) -> Result<Vec<Listed<'_>>, Errno> {
         let names = self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;
         self.may(folder, Wish::READ)?;
         let kind = |inode: &u64| match self.node(*inode) {
@@ -269,7 +269,8 @@ impl Tree {
             Some(node) if node.is_link() => NameKind::Link,
             _ => NameKind::File,
         };
-        Ok(names.iter().map(|(name, inode)| (kind(inode), &name[..])).collect())
+        let listed = |(name, inode)| Listed { kind: kind(inode), inode: *inode, name };
+        Ok(names.iter().map(|(name, inode)| listed((&name[..], inode))).collect())
     }
 
     // ---- what calls change

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
-use wire::{ListingWriter, NameKind};
+use wire::{Listed, ListingWriter, NameKind};
 
 use super::Answer;
 use crate::place::{OWN_FOLDER, Place};
@@ -32,7 +32,7 @@ pub(super) fn read_dir(place: &Place, path: &CStr, from: u64, room: usize) -> io
             listing.push(next, [])
         } else {
             let kind = kind_of(entry.file_type(), dir.fd()?, name);
-            listing.push(next, [(kind, name.to_bytes())])
+            listing.push(next, [Listed { kind, inode: entry.ino(), name: name.to_bytes() }])
         };
         if !is_written {
             break;
@@ -85,8 +85,8 @@ mod tests {
             let part = read_dir(&Place::Machine, &path, from, 200).expect("a folder").bytes;
             let Some(part) = Listing::decode(&part) else { break };
             from = part.next;
-            for (_, name) in names(part.names).filter(|(kind, _)| *kind == NameKind::File) {
-                let name = std::str::from_utf8(name).expect("ASCII");
+            for listed in names(part.names).filter(|listed| listed.kind == NameKind::File) {
+                let name = std::str::from_utf8(listed.name).expect("ASCII");
                 fs::remove_file(folder.path().join(name)).expect("once");
                 found.insert(name.to_owned());
             }

@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 use uring::Buffer;
-use wire::{NameKind, SEEK_DATA, SEEK_HOLE, Status};
+use wire::{Listed, NameKind, SEEK_DATA, SEEK_HOLE, Status};
 
 use super::{Reply, View};
 use crate::{
@@ -47,12 +47,17 @@ pub(super) struct OpenFile {
     located: RefCell<Option<Located>>,
 }
 
-/// The names in a folder.
-type Names = Vec<(NameKind, Vec<u8>)>;
+/// A name in a folder.
+pub(super) struct Named {
+    pub(super) kind: NameKind,
+    /// As in the file's attributes.
+    pub(super) inode: u64,
+    pub(super) name: Vec<u8>,
+}
 
 /// An open folder, as it was when it was last read from its start.
 #[derive(Default)]
-pub(super) struct Folder(RefCell<Option<Rc<Names>>>);
+pub(super) struct Folder(RefCell<Option<Rc<Vec<Named>>>>);
 
 impl OpenFile {
     pub(super) fn located(&self) -> Result<Located, Errno> {
@@ -141,16 +146,27 @@ impl Folder {
         view: &View,
         node: u64,
         at: u64,
-    ) -> Result<Rc<Vec<(NameKind, Vec<u8>)>>, Errno> {
+    ) -> Result<Rc<Vec<Named>>, Errno> {
         let known = self.0.borrow().clone().filter(|_| at > 0);
         if let Some(known) = known {
             return Ok(known);
         }
         let path = view.path(node)?;
-        let mut names = view.core.storage.list(&path).await.map_err(errno)?;
-        // These are told of in any case.
-        names.retain(|(_, name)| !matches!(&name[..], b"." | b".."));
-        let names = Rc::new(names);
+        let bytes = view.core.storage.list(&path).await.map_err(errno)?;
+        let (device, own) = view.identity(node);
+        let number = |inode| view.number((device, inode));
+        let above = match view.nodes.borrow().above(node) {
+            Some(above) => view.number(view.identity(above)),
+            None => view.mounted.above,
+        };
+        let dots = [(&b"."[..], number(own)), (b"..", above)];
+        let dots = dots.map(|(name, inode)| (NameKind::Folder, inode, name));
+        let listed = |Listed { kind, inode, name }| (kind, number(inode), name);
+        // Not every file system lists its dots.
+        let others = wire::names(&bytes).filter(|listed| !matches!(listed.name, b"." | b".."));
+        let all = dots.into_iter().chain(others.map(listed));
+        let named = |(kind, inode, name): (_, _, &[u8])| Named { kind, inode, name: name.to_vec() };
+        let names = Rc::new(all.map(named).collect::<Vec<_>>());
         *self.0.borrow_mut() = Some(Rc::clone(&names));
         Ok(names)
     }

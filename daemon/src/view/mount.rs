@@ -8,7 +8,10 @@ use std::{
     fs, io,
     os::{
         fd::{AsRawFd as _, OwnedFd},
-        unix::ffi::{OsStrExt as _, OsStringExt as _},
+        unix::{
+            ffi::{OsStrExt as _, OsStringExt as _},
+            fs::MetadataExt as _,
+        },
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -49,6 +52,8 @@ pub(super) struct Mounted {
     pub(super) device: OwnedFd,
     /// Its files' device number.
     pub(super) number: u64,
+    /// Inode of the folder that it is in.
+    pub(super) above: u64,
     /// True if everybody may use it, as far as modes let them.
     pub(super) is_for_all: bool,
 }
@@ -73,7 +78,8 @@ impl Mounted {
             mount_by_helper(local, is_read_only)?
         };
         let number = view_at(local).ok_or(Errno::NOENT)?;
-        Ok(Self { local: local.to_owned(), device, number, is_for_all })
+        let above = fs::metadata(local.parent().unwrap_or(local))?.ino();
+        Ok(Self { local: local.to_owned(), device, number, above, is_for_all })
     }
 }
 

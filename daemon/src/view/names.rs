@@ -10,15 +10,13 @@ use rustix::{
 };
 use wire::{FileSystem, NameKind, Status, Times};
 
-use super::{Reply, View, is_regular};
+use super::{Reply, View, files::Named, is_regular};
 use crate::{
     names::{Attributes, NameCall},
     storage::Storage as _,
     verdict::errno,
 };
 
-/// The number of a name whose file nobody has looked at.
-const UNKNOWN: u64 = 0xffff_ffff;
 /// Nanoseconds that say "now", and "as it is" (`utimensat(2)`).
 const NOW: i64 = (1 << 30) - 1;
 const OMIT: i64 = (1 << 30) - 2;
@@ -203,11 +201,9 @@ impl View {
     async fn read_folder(&self, header: &Header, transfer: Transfer) -> Result<Vec<u8>, Errno> {
         let folder = self.handles.borrow().folder(transfer.handle)?;
         let names = folder.names(self, header.node, transfer.at).await?;
-        let dots = [(NameKind::Folder, &b"."[..]), (NameKind::Folder, b"..")];
-        let all = names.iter().map(|(kind, name)| (*kind, &name[..]));
         let mut part = Names::new(transfer.len as usize);
         let (from, mut next) = (usize::try_from(transfer.at).map_err(|_| Errno::INVAL)?, 0);
-        for (kind, name) in dots.into_iter().chain(all).skip(from) {
+        for Named { kind, inode, name } in names.iter().skip(from) {
             next += 1;
             let kind = match kind {
                 NameKind::File => FileType::RegularFile.as_raw_mode(),
@@ -215,7 +211,7 @@ impl View {
                 NameKind::Link => FileType::Symlink.as_raw_mode(),
                 NameKind::Other => 0,
             };
-            if !part.push((UNKNOWN, kind), transfer.at + next, name) {
+            if !part.push((*inode, kind), transfer.at + next, name) {
                 break;
             }
         }

@@ -61,6 +61,17 @@ impl Nodes {
             .ok()
     }
 
+    /// Device and inode; `None`: those of the root.
+    pub(super) fn identity(&self, node: u64) -> Option<Identity> {
+        self.nodes.get(&node).map(|node| node.identity)
+    }
+
+    /// The folder that a node is in; `None`: it is the root, or has no name.
+    pub(super) fn above(&self, node: u64) -> Option<u64> {
+        let names = &self.nodes.get(&node)?.names;
+        names.last().map(|(folder, _)| *folder)
+    }
+
     /// The path of a name in a folder.
     pub(super) fn child(&self, folder: u64, name: &CStr) -> Option<CString> {
         let folder = self.path(folder)?.into_bytes();

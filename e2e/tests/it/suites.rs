@@ -25,7 +25,8 @@ const PYTHON: [&str; 7] =
     ["fileio", "file", "bufio", "fileinput", "filecmp", "univnewlines", "glob"];
 /// Those that take minutes.
 const PYTHON_LONG: &str =
-    "io os mailbox tempfile shutil gzip mmap fcntl posix zipfile dbm_dumb largefile";
+    "io os mailbox tempfile shutil pathlib subprocess gzip mmap fcntl posix zipfile tarfile
+     dbm_dumb largefile";
 /// h5py's that pytest is not needed for.
 const H5PY: [&str; 6] =
     ["test_file2", "test_group", "test_attrs", "test_h5f", "test_h5p", "test_slicing"];
@@ -36,9 +37,8 @@ const STRESSORS: &str = "
     sendfile splice sync-file touch xattr readahead";
 /// Calls of `posix` that differ in mapped and coalesced folders, and why
 /// (`docs/guide/remote.md`).
-const NOT_REMOTE: [(&str, &str); 13] = [
+const NOT_REMOTE: [(&str, &str); 12] = [
     ("getcwd(here, sizeof here) ? 1 : -1", "the kernel is not told that the folder is gone"),
-    ("listed_inodes_are_statted(\".\")", "listings have inode numbers of their own"),
     ("mkfifo(\"fifo\", 0644)", "EOPNOTSUPP: FIFOs are a node's"),
     ("S_ISFIFO(mode_of(\"fifo\"))", "there is none"),
     ("open_of(\"fifo\", O_WRONLY | O_NONBLOCK)", "there is none"),
@@ -323,13 +323,19 @@ fn python_with(module: &str) -> Option<PathBuf> {
 fn results(way: Way, folder: &Folder, python: &str, module: &str) -> BTreeMap<String, String> {
     let output = way.run(folder, &[python, "-m", "unittest", "-v", module]);
     let said = text(&output.stderr);
-    let of_line = |line: &str| {
-        let (name, result) = line.split_once(" ... ")?;
-        let result =
-            ["ok", "FAIL", "ERROR", "skipped"].iter().find(|word| result.starts_with(**word));
-        Some((name.to_owned(), (*result?).to_owned()))
-    };
-    said.lines().filter_map(of_line).filter(|(name, _)| !name.contains("_FailedTest")).collect()
+    let (mut results, mut waiting) = (BTreeMap::new(), None);
+    for line in said.lines() {
+        let (name, rest) =
+            line.split_once(" ... ").map_or((waiting, line), |(name, rest)| (Some(name), rest));
+        let word = ["ok", "FAIL", "ERROR", "skipped"].iter().find(|word| rest.starts_with(**word));
+        // A warning of Python, as that something was slow, comes between a name and its result.
+        waiting = name.filter(|_| word.is_none());
+        if let (Some(name), Some(word)) = (name, word) {
+            results.insert(name.to_owned(), (*word).to_owned());
+        }
+    }
+    results.retain(|name, _| !name.contains("_FailedTest"));
+    results
 }
 
 fn stress<'a>(stressors: impl Iterator<Item = &'a str>) {

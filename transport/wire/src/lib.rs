@@ -49,7 +49,7 @@ pub use greeting::{
     Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
 };
 pub use kind::Kind;
-pub use listing::{Listing, ListingWriter, NameKind, names};
+pub use listing::{Listed, Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use mode::NewMode;
 pub use payload::PIECE_LEN_MAX;
@@ -64,4 +64,4 @@ pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
 /// change of what any of their bytes is, or means: a peer on another node may be of another build.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;

@@ -51,10 +51,41 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// The names of a listing, in their order. A name may be anything but empty.
-pub fn names(bytes: &[u8]) -> impl Iterator<Item = (NameKind, &[u8])> {
-    let names = bytes.split(|byte| *byte == 0).filter_map(<[u8]>::split_first);
-    names.map(|(letter, name)| (NameKind::decode(*letter), name)).filter(|(_, n)| !n.is_empty())
+/// A name in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed<'a> {
+    /// What it stands for.
+    pub kind: NameKind,
+    /// The inode's number, as the folder's file system lists it.
+    pub inode: u64,
+    /// Anything but empty, and without a NUL.
+    pub name: &'a [u8],
+}
+
+impl<'a> Listed<'a> {
+    const fn len(&self) -> usize {
+        1 + WORD_LEN + self.name.len() + 1
+    }
+
+    /// The first of these bytes, and the others.
+    fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (letter, bytes) = bytes.split_first()?;
+        let (inode, bytes) = bytes.split_first_chunk()?;
+        let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let (name, rest) = bytes.split_at(len);
+        let (kind, inode) = (NameKind::decode(*letter), u64::from_le_bytes(*inode));
+        Some((Self { kind, inode, name }, rest.get(1..).unwrap_or_default()))
+    }
+}
+
+/// The names of a listing, in their order.
+pub fn names(mut bytes: &[u8]) -> impl Iterator<Item = Listed<'_>> {
+    let next = move || {
+        let (name, rest) = Listed::take(bytes)?;
+        bytes = rest;
+        Some(name)
+    };
+    core::iter::from_fn(next).filter(|listed| !listed.name.is_empty())
 }
 
 /// A part that is being written.
@@ -76,9 +107,9 @@ impl<'a> ListingWriter<'a> {
     pub fn push<'n>(
         &mut self,
         next: u64,
-        names: impl IntoIterator<Item = (NameKind, &'n [u8])> + Clone,
+        names: impl IntoIterator<Item = Listed<'n>> + Clone,
     ) -> bool {
-        let len: usize = names.clone().into_iter().map(|(_, name)| name.len() + 2).sum();
+        let len: usize = names.clone().into_iter().map(|listed| listed.len()).sum();
         let Some((head, rest)) = self.room.split_first_chunk_mut::<WORD_LEN>() else {
             return false;
         };
@@ -87,10 +118,11 @@ impl<'a> ListingWriter<'a> {
             return false;
         };
         *head = next.to_le_bytes();
-        for (kind, name) in names {
-            let bytes = core::iter::once(kind.encode()).chain(name.iter().copied()).chain([0]);
+        for listed in names {
+            let head = core::iter::once(listed.kind.encode()).chain(listed.inode.to_le_bytes());
+            let bytes = head.chain(listed.name.iter().copied()).chain([0]);
             rest.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-            rest = rest.get_mut(name.len() + 2..).unwrap_or_default();
+            rest = rest.get_mut(listed.len()..).unwrap_or_default();
         }
         self.len = WORD_LEN + at + len;
         true
@@ -112,21 +144,29 @@ mod tests {
     const KINDS: [NameKind; 4] =
         [NameKind::File, NameKind::Folder, NameKind::Link, NameKind::Other];
 
+    fn listed(kind: NameKind, inode: u64, name: &[u8]) -> Listed<'_> {
+        Listed { kind, inode, name }
+    }
+
     #[test]
     fn a_listing_has_what_was_written_and_no_part_of_what_has_no_room() {
-        let mut room = [0xff; 24];
+        let mut room = [0xff; 48];
         let mut writer = ListingWriter::new(&mut room);
         assert_eq!(writer.written(), 0);
-        assert!(writer.push(7, [(NameKind::Folder, &b"."[..])]));
+        let expected = [
+            listed(NameKind::Folder, 2, b"."),
+            listed(NameKind::File, u64::MAX, b"a"),
+            listed(NameKind::Link, 0x6100, b"bc"),
+        ];
+        assert!(writer.push(7, [expected[0]]));
         assert!(writer.push(8, []));
-        assert!(writer.push(u64::MAX, [(NameKind::File, &b"a"[..]), (NameKind::Link, b"bc")]));
-        assert!(!writer.push(9, [(NameKind::Other, &b"d"[..]), (NameKind::Other, b"efgh")]));
+        assert!(writer.push(u64::MAX, [expected[1], expected[2]]));
+        let long = listed(NameKind::Other, 1, b"efgh");
+        assert!(!writer.push(9, [listed(NameKind::Other, 1, b"d"), long]));
         let len = writer.written();
-        assert_eq!(room[..len], *b"\xff\xff\xff\xff\xff\xff\xff\xffd.\0fa\0lbc\0");
+        assert_eq!(room[WORD_LEN..][..11], *b"d\x02\0\0\0\0\0\0\0.\0");
         let listing = Listing::decode(&room[..len]).expect("there are names");
         let found: Vec<_> = names(listing.names).collect();
-        let expected: [(_, &[u8]); 3] =
-            [(NameKind::Folder, b"."), (NameKind::File, b"a"), (NameKind::Link, b"bc")];
         assert_eq!((listing.next, &found[..]), (u64::MAX, &expected[..]));
         for kind in KINDS {
             assert_eq!(NameKind::decode(kind.encode()), kind);
@@ -137,15 +177,17 @@ mod tests {
     fn no_bytes_are_after_the_last_name_and_names_of_no_length_are_none() {
         assert_eq!(Listing::decode(b""), None);
         assert_eq!(Listing::decode(&[0; WORD_LEN - 1]), None);
-        assert_eq!(
-            names(b"\0f\0\0xname\0d").collect::<Vec<_>>(),
-            [(NameKind::Other, &b"name"[..])]
-        );
+        assert_eq!(names(b"").next(), None);
+        assert_eq!(names(b"f1234567").next(), None);
+        let bytes = b"f\x01\0\0\0\0\0\0\0\0x\x02\0\0\0\0\0\0\0name";
+        let found: Vec<_> = names(bytes).collect();
+        assert_eq!(found, [listed(NameKind::Other, 2, b"name")]);
+        let one = listed(NameKind::File, 1, b"");
         for len in 0..WORD_LEN {
             assert!(!ListingWriter::new(&mut [0; WORD_LEN][..len]).push(1, []));
         }
         let mut room = [0; WORD_LEN];
-        assert!(!ListingWriter::new(&mut room).push(1, [(NameKind::File, &b""[..])]));
+        assert!(!ListingWriter::new(&mut room).push(1, [one]));
         assert_eq!(room, [0; WORD_LEN]);
     }
 }

@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 use uring::Buffers;
-use wire::{FileSystem, FoundLock, Listing, NameKind, Status};
+use wire::{FileSystem, FoundLock, Listing, Status};
 
 use super::{
     dial::Dial,
@@ -57,15 +57,14 @@ impl Mounts {
         &self.machine
     }
 
-    /// All names in a folder below a mapped one.
+    /// All names in a folder below a mapped one, as [`wire::names`] takes them.
     ///
     /// # Errors
     ///
     /// As listing it; `ENOENT`: it is below none.
-    pub(crate) async fn list(&self, path: &CString) -> io::Result<Vec<(NameKind, Vec<u8>)>> {
+    pub(crate) async fn list(&self, path: &CString) -> io::Result<Vec<u8>> {
         let (server, remote) = self.find(path).ok_or(Errno::NOENT)?;
-        let bytes = server.list(self.rank, &remote).await?;
-        Ok(wire::names(&bytes).map(|(kind, name)| (kind, name.to_vec())).collect())
+        server.list(self.rank, &remote).await
     }
 
     /// The server that has a path, and the path from its root.
@@ -118,7 +117,7 @@ impl Servers {
         listed.map(drop).map_err(|error| why.unwrap_or(error))
     }
 
-    /// The names in a remote folder, as [`wire::names`] takes them.
+    /// The names in a remote folder.
     async fn list(&self, rank: Option<u32>, remote: &CString) -> io::Result<Vec<u8>> {
         let (mut names, mut from) = (Vec::new(), 0);
         loop {
