@@ -94,7 +94,7 @@ pub(crate) struct Connection {
     /// Lanes that queues hold.
     pub(crate) held_count: AtomicUsize,
     pub(crate) socket: OwnNumber,
-    pub(crate) shares: Shares,
+    pub(crate) shares: &'static Shares,
     pub(crate) host: &'static dyn Host,
     /// The daemon, if it has a number here.
     daemon: Option<Pid>,
@@ -125,6 +125,20 @@ pub(crate) struct Lane<'a> {
     requester: Guard<'a, Requester>,
 }
 
+/// What a process sees of the daemon's names.
+struct Sight {
+    is_shared: bool,
+    is_confined: bool,
+}
+
+impl Sight {
+    #[inline(never)]
+    fn of(daemon: Option<Pid>) -> Self {
+        let is_confined = view::is_confined_from_start(view::is_denied(daemon));
+        Self { is_shared: view::is_shared_with(daemon), is_confined }
+    }
+}
+
 impl Connection {
     /// Connects to the daemon that the settings name, and leaves the connection in `place`.
     pub(crate) fn open(
@@ -135,13 +149,14 @@ impl Connection {
         place: &'static Once<Self>,
     ) -> Result<&'static Self, Failure> {
         let met = dial::meet(config, host)?;
-        Self::keep(met, config, host, tables, recorder, place)
+        let sight = Sight::of(met.daemon);
+        Self::keep((met, sight), config, host, tables, recorder, place)
     }
 
-    /// A connection is long, and is moved once or twice: this frame is not below a greeting's.
+    /// Makes a connection, which is long: this frame is not below a greeting's.
     #[inline(never)]
     fn keep(
-        met: dial::Met,
+        (met, sight): (dial::Met, Sight),
         config: &Config,
         host: &'static dyn Host,
         tables: &'static Tables,
@@ -169,12 +184,12 @@ impl Connection {
             lanes: &tables.lanes,
             held_count: AtomicUsize::new(0),
             socket: OwnNumber::new(socket, host),
-            shares: Shares::new(),
+            shares: &tables.shares,
             host,
             daemon,
-            shares_view: view::is_shared_with(daemon),
+            shares_view: sight.is_shared,
             has_view: welcome.has_view,
-            is_confined: view::is_confined_from_start(view::is_denied(daemon)),
+            is_confined: sight.is_confined,
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),

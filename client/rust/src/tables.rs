@@ -3,7 +3,7 @@
 
 use shm::{LANES, Lock, lane::Requester};
 
-use crate::{arena::Arena, bundle::Bundle, slots::Slots};
+use crate::{arena::Arena, bundle::Bundle, shares::Shares, slots::Slots};
 
 /// The large parts of one connection.
 pub(crate) struct Tables {
@@ -11,6 +11,7 @@ pub(crate) struct Tables {
     pub(crate) arena: Lock<Arena>,
     pub(crate) bundle: Lock<Bundle>,
     pub(crate) lanes: [Lock<Requester>; LANES],
+    pub(crate) shares: Shares,
 }
 
 impl Tables {
@@ -21,6 +22,7 @@ impl Tables {
             arena: Lock::new(Arena::new(0)),
             bundle: Lock::new(Bundle::new()),
             lanes: [const { Lock::new(Requester::new()) }; LANES],
+            shares: Shares::new(),
         }
     }
 
