@@ -60,6 +60,25 @@ fn links_planted_beside_a_multifile_are_replaced_and_not_followed() {
     assert_eq!(succeed(&mut shell("cat \"$0\"/first \"$0\"/f1"), SOON), "1\n");
 }
 
+/// To open one would wait for somebody at its other end, for ever.
+#[test]
+fn pipes_planted_beside_a_multifile_are_replaced_and_not_waited_for() {
+    crate::views::needs_view!();
+    let folder = Folder::new();
+    let flag = format!("local={}", folder.join("kept.sion").display());
+    let shell = |script: &str| {
+        let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+        command.args(["sh", "-c", script, "local"]).current_dir(folder.path());
+        command
+    };
+    succeed(&mut shell(": >\"$0\"/first"), SOON);
+    let pipes = ["kept.sion.journal", "kept.sion.000001"].map(|name| folder.join(name));
+    succeed(Command::new("mkfifo").args(&pipes), SOON);
+    assert_eq!(succeed(&mut shell(MANY), SOON).trim(), "70");
+    assert!(fs::symlink_metadata(&pipes[1]).expect("a second file").is_file());
+    assert_eq!(succeed(&mut shell("cat \"$0\"/first \"$0\"/f1"), SOON), "1\n");
+}
+
 #[test]
 fn multifile_below_a_servers_root_is_out_of_its_clients_reach() {
     crate::views::needs_view!();

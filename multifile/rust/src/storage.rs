@@ -18,7 +18,7 @@ use std::{
 
 use nix::{
     errno::Errno,
-    fcntl::{AT_FDCWD, AtFlags, FallocateFlags, OFlag, fallocate, openat},
+    fcntl::{AT_FDCWD, AtFlags, FallocateFlags, FcntlArg, OFlag, fallocate, fcntl, openat},
     sys::{
         stat::{Mode, fstatat},
         statfs::{EXT4_SUPER_MAGIC, fstatfs},
@@ -237,7 +237,10 @@ impl Disk {
         };
         let mode = Mode::from_bits_truncate(self.mode.unwrap_or(0o666));
         let path = self.root.join(path);
-        let file = openat(self.folder(), &path, flags | OFlag::O_CLOEXEC, mode)?;
+        // At the name somebody may have put a pipe, and nobody is at its other end.
+        let guarded = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let file = openat(self.folder(), &path, guarded, mode)?;
+        fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
         let file = fs::File::from(file);
         match naming {
             Naming::Derived(set) => self.check(&file, set).map(|()| file),
