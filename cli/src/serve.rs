@@ -133,6 +133,8 @@ fn serve_to_end(
     let job = find(&config, environment)?;
     let remote = if args.listen.is_none() { peers::server(&config)? } else { None };
     let serving = serving(args, &config, environment)?;
+    let segment = starter.is_run().then(|| starter::segment(environment)).transpose()?.flatten();
+    let metrics = args.metrics_listen.map(metrics::Listener::bind).transpose()?;
     // From here on there is something to be left behind.
     if !starter.is_run() {
         job::sweep(environment);
@@ -159,7 +161,7 @@ fn serve_to_end(
         staging: config.staging.0,
         memory: config.memory.0,
         launcher: starter.launcher(),
-        segment: starter.is_run().then(|| starter::segment(environment)).transpose()?.flatten(),
+        segment,
         linger: daemon::LINGER,
         ucx_variables: environment.ucx_variables(),
         remote: own_remote.or(remote),
@@ -173,7 +175,6 @@ fn serve_to_end(
         is_read_only: args.read_only,
         settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),
     };
-    let metrics = args.metrics_listen.map(metrics::Listener::bind).transpose()?;
     let folders = folders(args, &config, starter);
     let ready = |address: Option<&daemon::Address>| {
         if !starter.is_run() {

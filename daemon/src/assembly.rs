@@ -321,12 +321,17 @@ impl Seat {
 
     /// The files to serve, those in multifiles among them.
     fn coalesced(&mut self, serving: &Serving, machine: Machine) -> Result<Coalesced, Error> {
+        let mut made = Vec::new();
         for Coalesce { folder, .. } in &serving.coalesced {
-            let made = coalesce::make_folder(&serving.root, folder);
-            made.map_err(Error::unusable(Given::Root(serving.root.clone())))?;
+            let missing = coalesce::make_folder(&serving.root, folder);
+            made.extend(missing.map_err(Error::unusable(Given::Root(serving.root.clone())))?);
         }
         let opened = self.executor.run_until(Coalesced::open(machine, &serving.coalesced));
-        let files = opened.map_err(|(path, why)| Error::unusable(Given::Multifile(path))(why))?;
+        let files = opened.map_err(|(path, why)| {
+            // One that has something in it by now stays.
+            made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+            Error::unusable(Given::Multifile(path))(why)
+        })?;
         self.coalesced = Some(files.clone());
         Ok(files)
     }

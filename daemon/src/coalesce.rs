@@ -419,7 +419,11 @@ impl Storage for Coalesced {
 }
 
 /// Makes the folder below `root` that a coalesced one is seen as by who lists what is above it.
-pub(crate) fn make_folder(root: &Path, folder: &Path) -> io::Result<()> {
-    let below = folder.strip_prefix("/").unwrap_or(folder);
-    std::fs::create_dir_all(root.join(below))
+/// Returns what was missing, innermost first.
+pub(crate) fn make_folder(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let place = root.join(folder.strip_prefix("/").unwrap_or(folder));
+    let is_missing = |folder: &&Path| folder.symlink_metadata().is_err();
+    let missing: Vec<_> = place.ancestors().take_while(is_missing).map(Path::to_owned).collect();
+    std::fs::create_dir_all(&place)?;
+    Ok(missing)
 }

@@ -58,6 +58,7 @@ fn a_start_that_fails_leaves_nothing() {
     let folder = Folder::new();
     let fails = |flags: &[&str], program: &str| {
         let mut command = kakehi_run(&folder, flags);
+        command.env("KAKEHI_REMOTE_TIMEOUT", "2s");
         let output = run(command.arg(program).current_dir(folder.path()), SOON);
         let said = text(&output.stderr);
         // That a server is waited for is told before.

@@ -6,7 +6,9 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::Path,
+    process::{Command, Stdio},
     thread,
+    time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
@@ -95,6 +97,83 @@ fn every_reason_for_having_no_server_is_one_line_of_its_own() {
         assert_eq!(said.lines().count(), 1 + usize::from(is_waited_for), "{url}: {said}");
     }
     server.end();
+}
+
+/// A program that starts finds it away, and it goes away under one that runs.
+#[test]
+fn server_that_is_away_is_told_of_within_seconds_and_again_when_it_is_back() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder, Scheme::Tcp);
+    server.kill();
+    let (map, key) = (format!("{}=/job", local(&folder).display()), folder.join("key"));
+    let url = Scheme::Tcp.url("127.0.0.1", server.port);
+    let key = key.to_str().expect("UTF-8");
+    let mut command = kakehi_run(&folder, &["--remote", &url, "--key", key, "--map", &map]);
+    command.env("KAKEHI_REMOTE_TIMEOUT", "1h").stdin(Stdio::piped());
+    command.stderr(fs::File::create(folder.join("said")).expect("log"));
+    let script = "for i in 1 2 3; do echo $i >>\"$0/file\"; read line; done; true";
+    let mut program = Running::start(command.args(["sh", "-c", script]).arg(local(&folder)));
+    let started = Instant::now();
+    let told = |what: &str| {
+        let said = fs::read_to_string(folder.join("said")).expect("log");
+        said.lines().filter(|line| line.contains(what)).count()
+    };
+    let is_away = format!("waiting up to 3600s for the server at {url}");
+    let is_back = format!("the server at {url} is back");
+    for round in 1..=2 {
+        assert!(wait_for(SOON, || told(&is_away) == round), "round {round}: it waits in silence");
+        // Not of a server that is there a moment later.
+        assert!(started.elapsed() >= Duration::from_secs(1), "round {round}: told at once");
+        assert_eq!(told(&is_back), round - 1);
+        server.restart();
+        assert!(wait_for(SOON, || told(&is_back) == round), "round {round}: its return is untold");
+        let lines = || fs::read_to_string(server.job().join("file")).map_or(0, |text| text.len());
+        assert!(wait_for(SOON, || lines() == 2 * round), "round {round}: nothing is written");
+        server.kill();
+        let mut stdin = program.child.stdin.as_ref().expect("piped");
+        stdin.write_all(b"\n").expect("it reads");
+    }
+    server.restart();
+    drop(program.child.stdin.take());
+    assert!(program.wait(SOON).success());
+    server.end();
+}
+
+#[test]
+fn server_that_cannot_start_leaves_no_key_and_no_folder() {
+    let folder = Folder::new();
+    fs::create_dir(folder.join("root")).expect("folder");
+    fs::write(folder.join("text"), "something else").expect("file");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("bound").to_string();
+    let there = || {
+        let entries = fs::read_dir(folder.path()).expect("there").flatten();
+        let below = fs::read_dir(folder.join("root")).expect("there").flatten();
+        let mut names: Vec<_> = entries.chain(below).map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = there();
+    let (any, at_taken) = ("tcp://127.0.0.1:0", format!("tcp://{taken}"));
+    for (url, root, more) in [
+        (any, "nowhere", &[][..]),
+        (any, "text", &[]),
+        (&*at_taken, "root", &[]),
+        ("tcp://192.0.2.1:7777", "root", &[]),
+        ("unix://none/socket", "root", &[]),
+        (any, "root", &["--address-file", "none"]),
+        (any, "root", &["--metrics-listen", &taken]),
+        (any, "root", &["--coalesce", "root/job=none/x.sion"]),
+        (any, "root", &["--coalesce", "root/job=text"]),
+    ] {
+        let mut serve = Command::new(kakehi());
+        serve.args(["serve", "--listen", url, "--root", root, "--key", "key"]).args(more);
+        serve.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+        let output = run(serve.current_dir(folder.path()), SOON);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.lines().count() == 1, "{url} {root}: {said}");
+        assert_eq!(there(), before, "{url} {root} {more:?} leaves something: {said}");
+    }
 }
 
 #[test]
