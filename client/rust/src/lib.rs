@@ -14,6 +14,7 @@ extern crate invariant;
 #[cfg(test)]
 extern crate std;
 
+mod ahead;
 mod append;
 mod arena;
 mod ask;

@@ -20,11 +20,13 @@ use wire::{Counter, Place, PlaceName, SEEK_CUR, SEEK_END, SEEK_SET, Status};
 use crate::{
     bundle::{FOLDER_LEN_MAX, LARGE_FILE},
     client::Client,
+    clock::now_ns,
     connection::Connection,
     file::{self, Descriptor, Link, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
     pieces::partial,
+    shares::Source,
     slots::{Holder, Slot},
     table::Entry,
 };
@@ -237,7 +239,7 @@ fn read(rest: &AtRest, buffers: &mut [&mut [u8]], from: u64) -> Option<io::Resul
         let part = buffer.get_mut(..len).filter(|part| !part.is_empty());
         let Some(part) = part else { continue };
         let source = connection.known_source(rest.source)?;
-        let read = source.with(|file| io::pread(file, &mut part[..], rest.at + at));
+        let read = read_from(source, part, rest.at + at);
         match read {
             // Not what the table says: the daemon knows more.
             Ok(0) | Err(Errno::BADF) => return None,
@@ -249,4 +251,16 @@ fn read(rest: &AtRest, buffers: &mut [&mut [u8]], from: u64) -> Option<io::Resul
         }
     }
     Some(Ok(done))
+}
+
+/// Reads at `at` of a physical file, and ahead where it has to wait.
+fn read_from(source: &Source, part: &mut [u8], at: u64) -> io::Result<usize> {
+    source.file.with(|file| {
+        let timed = source.ahead.stretch(at).map(|stretch| (stretch, now_ns()));
+        let read = io::pread(file, part, at);
+        if let Some((stretch, since)) = timed {
+            source.ahead.observe(file, stretch, now_ns().saturating_sub(since));
+        }
+        read
+    })
 }

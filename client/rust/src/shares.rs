@@ -17,6 +17,7 @@ use shm::{Lock, Once, PlacesView, places::PlacesShared};
 use wire::{MESSAGE_LEN, Request, SOURCES_MAX};
 
 use crate::{
+    ahead::Ahead,
     client::Client,
     clock::coarse_now,
     config::PATH_MAX,
@@ -35,11 +36,17 @@ pub(crate) struct Shares {
     turn: Lock<()>,
     places: Once<PlacesView>,
     has_no_places: AtomicBool,
-    sources: [Once<OwnNumber>; SOURCES_MAX],
+    sources: [Once<Source>; SOURCES_MAX],
     /// The job's socket, opened only to be named: what placeholders are duplicates of.
     placeholder: Once<OwnNumber>,
     /// When the daemon was last looked at, by the coarse clock, ns.
     looked_at: AtomicU64,
+}
+
+/// A physical file that small files are read from.
+pub(crate) struct Source {
+    pub(crate) file: OwnNumber,
+    pub(crate) ahead: Ahead,
 }
 
 impl Shares {
@@ -99,7 +106,7 @@ impl Connection {
     }
 
     /// A physical file, got from the daemon if need be.
-    pub(crate) fn source(&self, client: &Client, number: u16) -> Option<&OwnNumber> {
+    pub(crate) fn source(&self, client: &Client, number: u16) -> Option<&Source> {
         let place = self.shares.sources.get(usize::from(number))?;
         if let Some(source) = place.get() {
             return Some(source);
@@ -110,13 +117,14 @@ impl Connection {
         if kind != FileType::RegularFile {
             return None;
         }
-        let source = place.set(OwnNumber::new(file, self.host)).ok()?;
-        client.table.set(source.number(), Entry::Own);
+        let (file, ahead) = (OwnNumber::new(file, self.host), Ahead::new());
+        let source = place.set(Source { file, ahead }).ok()?;
+        client.table.set(source.file.number(), Entry::Own);
         Some(source)
     }
 
     /// A physical file that was got before.
-    pub(crate) fn known_source(&self, number: u16) -> Option<&OwnNumber> {
+    pub(crate) fn known_source(&self, number: u16) -> Option<&Source> {
         self.shares.sources.get(usize::from(number))?.get()
     }
 
@@ -164,8 +172,8 @@ impl Connection {
     /// Numbers of this process that are not the program's.
     pub(crate) fn own_numbers(&self) -> impl Iterator<Item = &OwnNumber> {
         let shares = &self.shares;
-        let others = shares.sources.iter().chain([&shares.placeholder]).filter_map(Once::get);
-        core::iter::once(&self.socket).chain(others)
+        let sources = shares.sources.iter().filter_map(Once::get).map(|source| &source.file);
+        core::iter::once(&self.socket).chain(sources).chain(shares.placeholder.get())
     }
 
     /// In the child of a fork: what there was to do is the parent's.

@@ -154,6 +154,30 @@ fn file_that_is_written_once_takes_the_requests_it_takes_natively() {
     }
 }
 
+/// The kernel takes reads in any order for random, and each would be a request.
+#[test]
+fn small_files_of_a_multifile_are_read_by_few_requests_in_any_order() {
+    const FILES: u64 = 1024;
+    const READ: &str = "import os, random, sys; folder = sys.argv[1]
+names = os.listdir(folder); random.shuffle(names)
+print(sum(len(open(f'{folder}/{name}', 'rb', 0).read()) for name in names))";
+    let folder = Folder::new();
+    let Some(rig) = Rig::start(&folder, "slowfs", BUSY) else { return };
+    let local = folder.join("out");
+    fs::create_dir(&local).expect("a folder");
+    let coalesced = format!("{}={}/kept.sion", local.display(), rig.mount().display());
+    let flags = ["--coalesce", &coalesced];
+    let mut made = kakehi_run(&folder, &flags);
+    let pattern = [FILES.to_string(), "1".to_owned(), "4096".to_owned()];
+    succeed(made.arg(program("pattern")).arg(&local).args(pattern), TIME_MAX);
+    // Another daemon opens the physical files: that drops what the kernel has of them.
+    let mut read = kakehi_run(&folder, &flags);
+    let read = succeed(read.args(["python3", "-c", READ]).arg(&local), TIME_MAX);
+    assert_eq!(read.trim(), (FILES * 4096).to_string());
+    let requests = rig.stop()["read"];
+    assert!(requests < FILES / 4, "{requests} read requests");
+}
+
 // ---- content
 
 #[test]
