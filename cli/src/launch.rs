@@ -1,7 +1,6 @@
 //! Starting the daemon of a job, once, whoever comes first.
 
 use std::{
-    env,
     ffi::OsString,
     fmt,
     io::{BufRead as _, BufReader},
@@ -34,14 +33,6 @@ use daemon::{
 
 /// Letters of the program's command line that the daemon is told.
 const COMMAND_LEN_MAX: usize = 400;
-/// How glibc's allocator is told of these (2.35 or later; others do not read it).
-const MALLOC: &str = "GLIBC_TUNABLES";
-/// A daemon that coalesces remembers some hundred bytes of every file. It keeps the memory that it
-/// has had once, and asks for large pages: on a tmpfs, 65,536 files of 4 KiB are made and read back
-/// 1.4 times faster (2 cores, 5 rounds) than with a page fault for every twelve files and again
-/// after each release.
-const KEPT_MEMORY: &str = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=1048576:\
-     glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=268435456";
 /// Tells the daemon of a run which program that runs. No setting: it begins otherwise than those.
 pub(crate) const PROGRAM: &str = "_KAKEHI_PROGRAM";
 /// The way to run the program all the same.
@@ -273,9 +264,6 @@ fn command(daemon: &Path, job: &Job, config: &Config, program: &Program<'_>) -> 
         command.arg("--traces");
     }
     command.env_remove("LD_PRELOAD").envs(config.variables()).current_dir("/");
-    if !config.coalesced.0.is_empty() && env::var_os(MALLOC).is_none() {
-        command.env(MALLOC, KEPT_MEMORY);
-    }
     // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
     command.process_group(0);
     command
