@@ -74,19 +74,19 @@ impl Volume {
     async fn fill(&self, member: &Member, first: u64, all: &[&[Buffer]]) -> io::Result<()> {
         let streams = (first..).take(all.len()).map(|task| self.stream(task));
         let streams = streams.collect::<io::Result<Vec<_>>>()?;
-        let mut run = Run::default();
+        let mut runs: Vec<Run> = Vec::new();
         for (stream, data) in streams.iter().zip(all) {
             let mut at = stream.reach().0;
             for piece in data.iter().filter(|piece| !piece.is_empty()) {
-                if !run.take(at, piece) {
-                    run.write(self.machine(), &member.data).await?;
-                    let is_taken = run.take(at, piece);
-                    debug_assert!(is_taken, "an empty run takes any piece");
+                if !runs.last_mut().is_some_and(|run| run.take(at, piece)) {
+                    runs.push(Run::starting(at, piece));
                 }
                 at += piece.len() as u64;
             }
         }
-        run.write(self.machine(), &member.data).await?;
+        // A server takes several at a time, and one that is busy takes long for each.
+        let written = runs.into_iter().map(|run| run.write(self.machine(), &member.data));
+        executor::all(written).await.into_iter().collect::<io::Result<()>>()?;
         let Some(slots_at) = streams.first().map(|stream| stream.slot_at()) else { return Ok(()) };
         let mut slots = Vec::with_capacity(streams.len() * size_of::<SlotBytes>());
         for (stream, data) in streams.iter().zip(all) {
@@ -104,7 +104,7 @@ fn len_of(data: &[Buffer]) -> u64 {
 }
 
 /// Bytes that go next to each other in a file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Run {
     at: u64,
     len: usize,
@@ -112,13 +112,12 @@ struct Run {
 }
 
 impl Run {
+    fn starting(at: u64, piece: &Buffer) -> Self {
+        Self { at, len: piece.len(), buffers: vec![piece.clone()] }
+    }
+
     /// Takes what goes at `at`, if it continues what is there and that does not get too much.
     fn take(&mut self, at: u64, piece: &Buffer) -> bool {
-        if self.buffers.is_empty() {
-            (self.at, self.len) = (at, piece.len());
-            self.buffers.push(piece.clone());
-            return true;
-        }
         let gap = at.checked_sub(self.at + self.len as u64);
         let gap = gap.and_then(|gap| usize::try_from(gap).ok());
         let Some(gap) = gap.filter(|gap| *gap < DENSE_UNIT as usize) else { return false };
@@ -142,9 +141,8 @@ impl Run {
         true
     }
 
-    /// Writes what it has, and is empty then.
-    async fn write(&mut self, machine: &Machine, file: &uring::File) -> io::Result<()> {
-        let mut rest = Buffers::new(std::mem::take(&mut self.buffers));
+    async fn write(self, machine: &Machine, file: &uring::File) -> io::Result<()> {
+        let mut rest = Buffers::new(self.buffers);
         let mut at = self.at;
         while let Some(bytes) = rest {
             let len = machine.write_whole(file, at, bytes.clone()).await?;

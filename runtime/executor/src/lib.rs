@@ -9,6 +9,7 @@
 //! visits to a source lies at most one slice and one such poll, whatever else is ready: an empty
 //! task queue is never a condition for visiting a source.
 
+mod all;
 mod class;
 mod credit;
 mod executor;
@@ -31,6 +32,7 @@ mod timers;
 mod vacancies;
 mod wakes;
 
+pub use all::all;
 pub use class::Class;
 pub use credit::{Credit, Credits, Take};
 pub use executor::{Config, Executor, QUIET};
