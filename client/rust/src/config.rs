@@ -75,8 +75,17 @@ pub enum Launcher {
     Pmix,
     /// MPICH's and Intel's `mpirun`.
     Pmi,
-    /// `srun`; last, because what `mpirun` starts within a step has that of the step.
+    /// `flux run`, of programs that do without MPI.
+    Flux,
+    /// HPE's `mpiexec` under PBS, of programs that do without MPI.
+    Pals,
+    /// IBM's `jsrun` under LSF, the same.
+    Jsm,
+    /// `srun`; behind the launchers above, because what `mpirun` starts within a step has that of
+    /// the step.
     Slurm,
+    /// LSF's `blaunch`, which counts from 1; last, for the same reason.
+    Lsf,
 }
 
 /// A setting whose value means nothing.
@@ -93,7 +102,7 @@ impl error::Error for SettingError {}
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Socket,
         Self::Rules,
         Self::Sync,
@@ -106,7 +115,11 @@ impl Setting {
         Self::Rank(Launcher::OpenMpi),
         Self::Rank(Launcher::Pmix),
         Self::Rank(Launcher::Pmi),
+        Self::Rank(Launcher::Flux),
+        Self::Rank(Launcher::Pals),
+        Self::Rank(Launcher::Jsm),
         Self::Rank(Launcher::Slurm),
+        Self::Rank(Launcher::Lsf),
     ];
 
     /// The variable's name.
@@ -125,7 +138,11 @@ impl Setting {
             Self::Rank(Launcher::OpenMpi) => "OMPI_COMM_WORLD_RANK",
             Self::Rank(Launcher::Pmix) => "PMIX_RANK",
             Self::Rank(Launcher::Pmi) => "PMI_RANK",
+            Self::Rank(Launcher::Flux) => "FLUX_TASK_RANK",
+            Self::Rank(Launcher::Pals) => "PALS_RANKID",
+            Self::Rank(Launcher::Jsm) => "JSM_NAMESPACE_RANK",
             Self::Rank(Launcher::Slurm) => "SLURM_PROCID",
+            Self::Rank(Launcher::Lsf) => "LSF_PM_TASKID",
         }
     }
 }
