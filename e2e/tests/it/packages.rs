@@ -17,8 +17,12 @@ fn root() -> PathBuf {
 }
 
 /// Makes one package of what is built, in a folder of its own; `None` where its tool is missing.
-fn made(folder: &Folder, format: &str) -> Option<PathBuf> {
+pub(crate) fn made(folder: &Folder, format: &str) -> Option<PathBuf> {
     let mut command = Command::new("sh");
+    let python = root().join("target/venv/bin/python");
+    if python.exists() {
+        command.env("PY", python);
+    }
     command.arg(root().join("packaging/packages.sh")).arg(format).env("DIST", folder.path());
     for variable in ["MAKEFLAGS", "MAKELEVEL", "CARGO_TARGET_DIR"] {
         command.env_remove(variable);
