@@ -32,6 +32,7 @@ use crate::{
     kernel_workers::Workers,
     machine::{self, Cores, Machine},
     options::{Common, Only, one_of, size_name, size_of},
+    plain::without_numbers,
     progress::Progress,
     report::Report,
     spread::Spread,
@@ -254,7 +255,8 @@ impl Cell {
                 Err(why) => {
                     at.takes_turns.set(false);
                     let told = "kakehi-bench: file: one run after the other, not in turns";
-                    writeln!(io::stderr(), "{told}: {why:#}").ok();
+                    let why = without_numbers(&format!("{why:#}"));
+                    writeln!(io::stderr(), "{told}: {why}").ok();
                 }
             }
         }

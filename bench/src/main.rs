@@ -17,6 +17,8 @@ mod machine;
 mod meter;
 mod options;
 mod places;
+#[path = "../../cli/src/plain.rs"]
+mod plain;
 mod process;
 mod progress;
 mod report;
@@ -37,7 +39,7 @@ use std::{
 
 use clap::{Parser as _, error::ErrorKind};
 
-use crate::progress::Running;
+use crate::{plain::without_numbers, progress::Running};
 
 /// Measures Kakehi on this machine.
 #[derive(clap::Parser, Debug)]
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         }
         Err(why) => (USAGE, usage(&why)),
     };
+    let line = without_numbers(&line);
     // As those of `kakehi`.
     let line = if std::env::args_os().any(|word| word == "--json") {
         let (reason, advice) =

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::{machine::Machine, options::Common, spread::Spread};
+use crate::{machine::Machine, options::Common, plain::without_numbers, spread::Spread};
 
 /// The result of one bench.
 #[derive(Debug, Serialize)]
@@ -57,7 +57,7 @@ impl Report {
             Ok(Spread { median, min, max }) => {
                 Row::Measured { case, value: round(median), unit, min: round(min), max: round(max) }
             }
-            Err(skipped) => Row::Skipped { case, skipped },
+            Err(why) => Row::Skipped { case, skipped: without_numbers(&why) },
         });
     }
 
@@ -71,7 +71,10 @@ impl Report {
             }
             // A row of this name, for the rate, has said so already.
             Err(_) if self.has_skipped(&name) => {}
-            Err(skipped) => self.rows.push(Row::Skipped { case: name, skipped }),
+            Err(why) => {
+                let skipped = without_numbers(&why);
+                self.rows.push(Row::Skipped { case: name, skipped });
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, process::ExitCode};
 
+use crate::plain::without_numbers;
+
 /// Exit codes of every command but `run`, which passes the program's own on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -45,7 +47,7 @@ impl Failure {
         advice: impl fmt::Display,
     ) -> Self {
         let text = |part: &dyn fmt::Display| {
-            without_number(&part.to_string()).replace(char::is_control, " ")
+            without_numbers(&part.to_string()).replace(char::is_control, " ")
         };
         Self { code, what: text(&what), why: text(&why), advice: text(&advice) }
     }
@@ -112,16 +114,6 @@ impl Failure {
     ) -> Self {
         Self::new(Code::Usage, what, why, advice)
     }
-}
-
-/// A message without the numbers that Rust adds to the kernel's reasons: `(os error 2)`.
-fn without_number(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| match part.split_once(')') {
-        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => text + rest,
-        _ => text + " (os error " + part,
-    })
 }
 
 impl fmt::Display for Failure {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     failure::Failure,
     output,
+    plain::without_numbers,
     voice::{self, GREEN, RED, Screen, YELLOW},
 };
 
@@ -58,7 +59,8 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn ok(name: &'static str, found: impl fmt::Display, meaning: &'static str) -> Self {
-        Self { name, state: State::Ok, found: found.to_string(), meaning, advice: None }
+        let found = without_numbers(&found.to_string());
+        Self { name, state: State::Ok, found, meaning, advice: None }
     }
 
     /// Something to know; [`advise`](Self::advise) adds what to do, when there is anything.

@@ -13,7 +13,7 @@ use tracing_subscriber::{
     fmt::{format::Writer, time::FormatTime},
 };
 
-use crate::settings::Level;
+use crate::{plain::without_numbers, settings::Level};
 
 /// Starts logging at `level`; `is_runs`: what is said comes among a program's own lines.
 pub(crate) fn start(level: Level, is_runs: bool) {
@@ -25,7 +25,7 @@ pub(crate) fn start(level: Level, is_runs: bool) {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let subscriber = tracing_subscriber::fmt().with_max_level(filter).with_writer(io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_max_level(filter).with_writer(|| Plain);
     let is_seen = is_runs || io::stderr().is_terminal();
     // Which of our modules speaks concerns whoever debugs them, and nobody else.
     let subscriber = subscriber.with_target(filter >= LevelFilter::DEBUG);
@@ -35,6 +35,21 @@ pub(crate) fn start(level: Level, is_runs: bool) {
         plain.with_ansi(false).try_init().ok();
     } else {
         subscriber.try_init().ok();
+    }
+}
+
+/// Standard error, as people read it. What is logged comes line by line.
+struct Plain;
+
+impl io::Write for Plain {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = without_numbers(&String::from_utf8_lossy(line));
+        io::stderr().write_all(text.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

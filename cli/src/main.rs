@@ -30,6 +30,7 @@ mod multifile;
 mod original;
 mod output;
 mod peers;
+mod plain;
 mod profile;
 mod remote;
 mod report;

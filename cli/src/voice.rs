@@ -13,7 +13,7 @@ use std::{
 
 use rustix::termios::tcgetwinsize;
 
-use crate::{environment::Environment, failure::Failure};
+use crate::{environment::Environment, failure::Failure, plain::without_numbers};
 
 /// Columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 80;
@@ -76,7 +76,8 @@ pub(crate) fn is_verbose() -> bool {
 pub(crate) fn step(text: impl std::fmt::Display) {
     if is_verbose() {
         // Nobody is left to read it when standard error is gone.
-        writeln!(io::stderr(), "kakehi: {text}").ok();
+        let line = without_numbers(&format!("kakehi: {text}\n"));
+        io::stderr().write_all(line.as_bytes()).ok();
     }
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn say(text: &str) {
     if !is_quiet() {
         let screen = Screen::of(&io::stderr());
         let folded = |line: &str| screen.folded(line, "kakehi: ".len()) + "\n";
-        let text: String = text.lines().map(folded).collect();
+        let text: String = without_numbers(text).lines().map(folded).collect();
         // Nobody is left to read it when standard error is gone.
         io::stderr().write_all(text.as_bytes()).ok();
     }

@@ -1,8 +1,12 @@
 //! Python exceptions for failed operations.
 
-use std::{io, path::Path};
+use std::path::Path;
 
-use multifile::{Error, error::Cause, name};
+use multifile::{
+    Error,
+    error::{Cause, reason},
+    name,
+};
 use pyo3::{
     create_exception,
     exceptions::{PyException, PyOSError, PyValueError},
@@ -50,7 +54,6 @@ pub(crate) fn raise(path: &Path, why: Error) -> PyErr {
 
 /// `OSError(number, text, name)` becomes the subclass for its number.
 fn system(path: &Path, file: u32, number: i32) -> PyErr {
-    let text = io::Error::from_raw_os_error(number).to_string();
-    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+    let text = reason(number);
     PyOSError::new_err((number, text, name::physical(path, file).into_os_string()))
 }

@@ -12,7 +12,9 @@ use serde::Serialize;
 use super::{copy::in_parallel, held_failure, open, progress::Progress, stream_len, total_len};
 use crate::{
     failure::{Code, Failure},
-    output, report,
+    output,
+    plain::without_numbers,
+    report,
     size::Size,
 };
 
@@ -132,7 +134,7 @@ fn text(verdict: &Verdict) -> String {
     let Verdict { file, tasks, bytes, .. } = verdict;
     let mut text = String::new();
     for Damage { task, why } in &verdict.damage {
-        text += &format!("{file}: task {task}: {why}\n");
+        text += &without_numbers(&format!("{file}: task {task}: {why}\n"));
     }
     if verdict.ok {
         let checksums = if verdict.checksums { "all checksums match" } else { "no checksums" };

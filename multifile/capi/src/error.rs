@@ -60,7 +60,10 @@ impl Failure {
             Self::Handle => "no such handle, or not one for this call".to_owned(),
             Self::Argument(what) | Self::Mode(what) => (*what).to_owned(),
             Self::File(error) => error.to_string(),
-            Self::Stream(error) => format!("stream: {error}"),
+            Self::Stream(error) => match error.raw_os_error() {
+                Some(os) => format!("stream: {}", multifile::error::reason(os)),
+                None => format!("stream: {error}"),
+            },
             Self::Internal => "a fault of this library".to_owned(),
         }
     }

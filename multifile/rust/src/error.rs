@@ -268,13 +268,20 @@ impl fmt::Display for Cause {
                 write!(f, "physical file {file} was never closed; repair makes it readable")
             }
             Self::Io(file, os) => {
-                write!(f, "physical file {file}: {}", io::Error::from_raw_os_error(os))
+                write!(f, "physical file {file}: {}", reason(os))
             }
             Self::Poisoned => f.write_str("an earlier write failed; the data is incomplete"),
             Self::TooLarge => f.write_str("sizes exceed what a multifile can hold"),
             Self::Group(code) => write!(f, "communication between ranks failed, code {code}"),
         }
     }
+}
+
+/// The kernel's reason for an error, without its number.
+#[must_use]
+pub fn reason(os: i32) -> String {
+    let text = io::Error::from_raw_os_error(os).to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
 impl Argument {
