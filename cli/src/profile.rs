@@ -13,8 +13,8 @@ mod records;
 mod trace;
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{ErrorKind, Read as _},
+    fs::OpenOptions,
+    io::ErrorKind,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -109,14 +109,16 @@ impl Report {
     /// # Errors
     ///
     /// It cannot be written.
-    pub(crate) fn end(self, mut records: &File, job: &Job<'_>) -> Result<(), Failure> {
+    pub(crate) fn end(self, records: &[u8], job: &Job<'_>) -> Result<(), Failure> {
         let time = self.began.elapsed();
-        let mut text = Vec::new();
-        // What can be read is reported.
-        records.read_to_end(&mut text).ok();
-        let records = Records::read(&text);
-        let estimate = Estimate::of(&records, time);
-        let facts = Facts { job, time, began_ns: self.began_ns, records: &records, estimate };
+        let records = Records::read(records);
+        let maps = job.config.mapped();
+        let is_mapped =
+            |path: &str| maps.0.iter().any(|(local, _)| Path::new(path).starts_with(local));
+        let has_mapped = records.files.iter().any(|it| it.written > 0 && is_mapped(&it.path));
+        let estimate = if has_mapped { None } else { Estimate::of(&records, time) };
+        let began_ns = self.began_ns;
+        let facts = Facts { job, time, began_ns, records: &records, has_mapped, estimate };
         self.target.write(&page::text(&facts))?;
         voice::step(format_args!("the report is in {}", self.target.path.display()));
         Ok(())
@@ -131,6 +133,8 @@ struct Facts<'a> {
     /// When that began, by the clock of the records.
     began_ns: u64,
     records: &'a Records,
+    /// Files of mapped folders were written: the same without Kakehi is not to be had.
+    has_mapped: bool,
     estimate: Option<Estimate>,
 }
 

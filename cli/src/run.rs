@@ -8,7 +8,7 @@
 use std::{
     ffi::OsString,
     fs::File,
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Read as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Command, ExitCode, ExitStatus},
@@ -205,9 +205,12 @@ impl Pages {
     }
 
     /// Writes both, also if one of them cannot be written.
-    fn end(self, records: &File, job: &profile::Job<'_>) -> Result<(), Failure> {
-        let traced = self.trace.map_or(Ok(()), |trace| trace.end(records, job.summary));
-        self.report.map_or(Ok(()), |report| report.end(records, job)).and(traced)
+    fn end(self, mut file: &File, job: &profile::Job<'_>) -> Result<(), Failure> {
+        let mut records = Vec::new();
+        // What can be read is shown.
+        file.read_to_end(&mut records).ok();
+        let traced = self.trace.map_or(Ok(()), |trace| trace.end(&records, job.summary));
+        self.report.map_or(Ok(()), |report| report.end(&records, job)).and(traced)
     }
 }
 

@@ -117,12 +117,18 @@ fn gain(facts: &Facts<'_>) -> Option<String> {
     if taken <= native {
         return None;
     }
-    let largest = facts.records.files.first().map_or("", |file| file.path.as_str());
+    let largest = most_written(facts.records);
     Some(format!(
         "Writes and closes took longer than they would have without delegation, by {}. If that \
          holds on a quiet machine, leave such files to the kernel: --rule '{largest}=pass'.",
         super::page::time(taken.saturating_sub(native))
     ))
+}
+
+/// The file that most bytes were written to.
+fn most_written(records: &Records) -> &str {
+    let file = records.files.iter().max_by_key(|file| file.written);
+    file.map_or("", |file| file.path.as_str())
 }
 
 fn small_calls(records: &Records, summary: &Summary) -> Option<String> {
@@ -175,6 +181,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::records::File;
 
     #[test]
     fn every_reason_has_a_meaning() {
@@ -189,6 +196,18 @@ mod tests {
         assert_eq!(agreeing(1, "are named"), "is named");
         assert_eq!(agreeing(2, "were mapped"), "were mapped");
         assert_eq!(agreeing(1, "became standard input"), "became standard input");
+    }
+
+    #[test]
+    fn file_that_is_only_read_is_not_left_to_the_kernel() {
+        let file = |path: &str, written, read| File {
+            path: path.to_owned(),
+            written,
+            read,
+            ..File::default()
+        };
+        let files = vec![file("/library", 0, 900), file("/out", 5, 0), file("/log", 2, 0)];
+        assert_eq!(most_written(&Records { files, ..Records::default() }), "/out");
     }
 
     fn wire_reasons() -> Vec<&'static str> {

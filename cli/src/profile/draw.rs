@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use daemon::Sample;
 
 use super::{
-    page::{escaped, seconds},
+    page::escaped,
     records::{Class, File, SIZES, least},
 };
 use crate::size::Size;
@@ -16,8 +16,8 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 10.0;
 /// Room for the time below.
 const FOOT: f64 = 18.0;
-/// Marks of the time axis.
-const MARKS: u32 = 8;
+/// Most steps of the time axis.
+const STEPS_MAX: f64 = 8.0;
 /// Bars of files that are drawn.
 const FILES: usize = 20;
 
@@ -80,7 +80,7 @@ pub(super) fn timeline(samples: &[Sample], end: f64) -> String {
     let (top, middle) = (14.0, 14.0 + HALF);
     let most = rates.iter().fold(1.0, |most: f64, it| most.max(it.written).max(it.drained));
     let most_read = rates.iter().fold(1.0, |most: f64, it| most.max(it.read));
-    let read_foot = middle + HALF + 34.0 + READ;
+    let read_foot = middle + HALF + 42.0 + READ;
     let mut body = String::new();
     let mut bar = |rate: &Rate, at: f64, height: f64, class: &str, tip: String| {
         if height > 0.05 {
@@ -175,14 +175,29 @@ fn x(time: f64, end: f64) -> f64 {
 
 fn time_axis(end: f64, foot: f64) -> String {
     let mut body = String::new();
-    for mark in 0..=MARKS {
-        let time = end * f64::from(mark) / f64::from(MARKS);
-        let anchor = if mark == MARKS { "right" } else { "" };
-        let (x, y) = (x(time, end), foot + 13.0);
-        write!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{anchor}\">{}</text>", seconds(time))
-            .ok();
+    let (step, digits) = step(end);
+    for mark in 0.. {
+        let time = step * f64::from(mark);
+        if time > end {
+            break;
+        }
+        let (anchor, x, y) = (if mark == 0 { "" } else { "middle" }, x(time, end), foot + 13.0);
+        // The last one ends where the axis does.
+        let (anchor, x) =
+            if x > WIDTH - 3.0 * RIGHT { ("right", WIDTH - RIGHT) } else { (anchor, x) };
+        let time = format!("{time:.digits$} s");
+        write!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{anchor}\">{time}</text>").ok();
     }
     body
+}
+
+/// The time between two marks, 1, 2, or 5 times a power of ten, and its digits behind the point.
+fn step(end: f64) -> (f64, usize) {
+    let powers = (-3..8).map(|power: i32| (10_f64.powi(power), power.min(0).unsigned_abs()));
+    let mut steps =
+        powers.flat_map(|(power, digits)| [1.0, 2.0, 5.0].map(|it| (it * power, digits)));
+    let fitting = steps.find(|(step, _)| end / step <= STEPS_MAX);
+    fitting.map_or((end.max(1.0), 0), |(step, digits)| (step, digits as usize))
 }
 
 /// How many calls of which size.
@@ -256,4 +271,28 @@ pub(super) fn files(files: &[File], began_ns: u64, end: f64) -> String {
     let foot = 4.0 + ROW * bytes(shown.len() as u64);
     body += &time_axis(end, foot);
     svg(foot + FOOT, "When the files with most bytes were open", &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_time_are_round_and_few() {
+        for (end, expected) in [
+            (0.004, (1e-3, 3)),
+            (0.9, (0.2, 1)),
+            (7.92, (1.0, 0)),
+            (51.0, (10.0, 0)),
+            (86_400.0, (2e4, 0)),
+        ] {
+            let (step, digits) = step(end);
+            assert!(
+                (step / expected.0 - 1.0).abs() < 1e-9 && digits == expected.1,
+                "{end}: {step}"
+            );
+            assert!(time_axis(end, 0.0).matches("<text").count() <= 9);
+        }
+        assert!(time_axis(8.0, 0.0).contains("class=\"right\">8 s<"));
+    }
 }

@@ -66,8 +66,8 @@ fn head(facts: &Facts<'_>) -> String {
 
 fn gain_tile(facts: &Facts<'_>) -> String {
     let Some(estimate) = facts.estimate else {
-        return "<div class=\"tile\"><b>-</b><span>time saved: too little to say</span></div>"
-            .to_owned();
+        let why = if facts.has_mapped { "unknown of mapped folders" } else { "too little to say" };
+        return format!("<div class=\"tile\"><b>-</b><span>time saved: {why}</span></div>");
     };
     let (taken, native) = (estimate.taken, estimate.native);
     let (class, name, time) = if native >= taken {
@@ -146,7 +146,7 @@ fn files(facts: &Facts<'_>) -> String {
         let (from, to) = (file.from_ns.saturating_sub(facts.began_ns), file.to_ns);
         let open = to.saturating_sub(file.from_ns);
         cells(&[
-            text_cell(&file.path),
+            path_cell(&file.path),
             size_cell(file.written),
             size_cell(file.read),
             number_cell(file.writes),
@@ -220,7 +220,7 @@ fn settings(facts: &Facts<'_>) -> String {
     let set = rows.iter().filter(|row| row.origin != Origin::Default);
     let row = set.map(|row| {
         let value = row.value.as_deref().unwrap_or("");
-        cells(&[text_cell(row.name), text_cell(value), text_cell(&row.origin.to_string())])
+        cells(&[text_cell(row.name), path_cell(value), path_cell(&row.origin.to_string())])
     });
     let row: Vec<_> = row.collect();
     if row.is_empty() {
@@ -247,6 +247,11 @@ fn cells(cells: &[String]) -> String {
 
 fn text_cell(text: &str) -> String {
     format!("<td>{}</td>", escaped(text))
+}
+
+/// A cell whose text may be broken anywhere.
+fn path_cell(text: &str) -> String {
+    format!("<td class=\"path\">{}</td>", escaped(text))
 }
 
 /// A cell that is sorted by `value`.
@@ -277,11 +282,6 @@ pub(super) fn time(time: Duration) -> String {
         1_000_000_000..120_000_000_000 => format!("{seconds:.2} s"),
         _ => format!("{:.1} min", seconds / 60.0),
     }
-}
-
-/// A mark of a time axis.
-pub(super) fn seconds(seconds: f64) -> String {
-    if seconds < 10.0 { format!("{seconds:.2} s") } else { format!("{seconds:.0} s") }
 }
 
 /// Text as HTML has it.
@@ -344,6 +344,7 @@ mod tests {
             time: Duration::from_secs(10),
             began_ns: 0,
             records: &records,
+            has_mapped: false,
             estimate: None,
         })
     }

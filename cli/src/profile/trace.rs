@@ -1,5 +1,5 @@
 //! `kakehi run --trace FILE.json`: sampled requests with the time of each step, as Perfetto and
-//! `chrome://tracing` read them, and the mean of each step.
+//! `chrome://tracing` read them, and a table of the mean of each step.
 //!
 //! A request over a lane and a staged write have the same steps. The client records *accepted* and
 //! *rung* ([`Call`]), whoever does the I/O *taken*, *issued*, and *completed* ([`Traced`]): the
@@ -9,8 +9,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write as _,
-    fs::File,
-    io::Read as _,
     path::Path,
 };
 
@@ -18,12 +16,14 @@ use daemon::{Summary, Traced, TracedWork};
 use serde_json::{Value, json};
 
 use super::Target;
-use crate::{failure::Failure, voice};
+use crate::{failure::Failure, report, voice};
 
 /// The times of a request, in their order.
 const BOXES: [&str; 5] = ["accepted", "rung", "taken", "issued", "completed"];
 /// The time between one box and the next.
 const STEPS: [&str; 4] = ["accept", "wait", "prepare", "perform"];
+/// The time from the last box to the answer, of a request.
+const ANSWER: &str = "answer";
 
 /// A trace to be written. Its file is opened before the program runs.
 #[derive(Debug)]
@@ -86,11 +86,8 @@ impl Trace {
     /// # Errors
     ///
     /// It cannot be written.
-    pub(crate) fn end(self, mut records: &File, summary: &Summary) -> Result<(), Failure> {
-        let mut text = Vec::new();
-        // What can be read is shown.
-        records.read_to_end(&mut text).ok();
-        let calls = whole(&String::from_utf8_lossy(&text), &summary.traced);
+    pub(crate) fn end(self, records: &[u8], summary: &Summary) -> Result<(), Failure> {
+        let calls = whole(&String::from_utf8_lossy(records), &summary.traced);
         self.0.write(&document(&calls))?;
         voice::say(&said(&calls));
         voice::step(format_args!("the trace is in {}", self.0.path.display()));
@@ -186,15 +183,39 @@ fn drain_of(line: &str) -> Option<Traced> {
     Some(Traced { session, work, taken_ns, issued_ns, completed_ns })
 }
 
-/// Mean time of each step, ns, of the calls of one name.
-fn means<'a>(calls: impl Iterator<Item = &'a Whole> + Clone) -> [u64; STEPS.len()] {
-    let number = calls.clone().count().max(1) as u64;
-    std::array::from_fn(|step| {
-        let times = calls.clone().filter_map(|whole| {
-            Some(whole.boxes.get(step + 1)?.saturating_sub(*whole.boxes.get(step)?))
+/// Mean times, ns, of the calls of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Means {
+    count: usize,
+    steps: [u64; STEPS.len()],
+    /// `None` of staged writes, for whose end nobody waits.
+    answer: Option<u64>,
+}
+
+impl Means {
+    fn of(calls: &[Whole], name: &str) -> Self {
+        let of_name = || calls.iter().filter(|whole| whole.call.name == name);
+        let steps = std::array::from_fn(|step| {
+            let time = |whole: &Whole| {
+                Some(whole.boxes.get(step + 1)?.saturating_sub(*whole.boxes.get(step)?))
+            };
+            mean(of_name().filter_map(time)).unwrap_or(0)
         });
-        times.sum::<u64>() / number
-    })
+        let answer = |whole: &Whole| {
+            let [.., completed] = whole.boxes;
+            Some(whole.call.answered_ns?.saturating_sub(completed))
+        };
+        Self { count: of_name().count(), steps, answer: mean(of_name().filter_map(answer)) }
+    }
+
+    fn total(&self) -> u64 {
+        self.steps.iter().sum::<u64>() + self.answer.unwrap_or(0)
+    }
+}
+
+fn mean(times: impl Iterator<Item = u64>) -> Option<u64> {
+    let (sum, count) = times.fold((0_u64, 0), |(sum, count), time| (sum + time, count + 1));
+    sum.checked_div(count)
 }
 
 fn names(calls: &[Whole]) -> Vec<&str> {
@@ -206,22 +227,37 @@ fn names(calls: &[Whole]) -> Vec<&str> {
 }
 
 /// Most kinds of calls that are told of.
-const SAID: usize = 4;
+const SAID: usize = 8;
 
-/// The means, as lines for people.
+/// The means, as a table for people.
 fn said(calls: &[Whole]) -> String {
     if calls.is_empty() {
         return "kakehi: trace: no request was sampled\n".to_owned();
     }
-    let mut text = String::new();
+    let heads = STEPS.into_iter().chain([ANSWER, "total"]);
+    let heads: String = heads.map(|head| format!("{head:>8}")).collect();
+    let sampled = report::count(calls.len() as u64, "sampled call", "s");
+    let mut text = format!(
+        "kakehi: trace: mean time of each step of {sampled}, us\n\
+         kakehi: {:<16}{:>6}{heads}\n",
+        "call", "calls"
+    );
     for name in names(calls).into_iter().take(SAID) {
-        let of_name = calls.iter().filter(|whole| whole.call.name == name);
-        let (number, shown) = (of_name.clone().count(), name.replace('_', " "));
-        let steps = STEPS.iter().zip(means(of_name));
-        let steps: Vec<_> = steps.map(|(step, ns)| format!("{step} {ns}")).collect();
-        text += &format!("kakehi: trace: {shown} ({number}), mean ns: {}\n", steps.join(", "));
+        let means = Means::of(calls, name);
+        let times = means.steps.into_iter().map(Some).chain([means.answer, Some(means.total())]);
+        let times: String = times.map(|ns| format!("{:>8}", ns.map_or("-".into(), us))).collect();
+        let name = name.replace('_', " ");
+        writeln!(text, "kakehi: {name:<16}{:>6}{times}", means.count).ok(); // Infallible.
     }
     text
+}
+
+/// A time in microseconds, in at most seven letters up to 9 s.
+fn us(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{}.{:02}", ns / 1000, ns % 1000 / 10),
+        _ => (ns / 1000).to_string(),
+    }
 }
 
 /// The document: <https://ui.perfetto.dev> calls it the JSON trace format. Its events are written
@@ -252,11 +288,11 @@ fn document(calls: &[Whole]) -> String {
     // The last one's comma.
     text.truncate(text.trim_end_matches(",\n").len());
     let means = names(calls).into_iter().map(|name| {
-        let of_name = calls.iter().filter(|whole| whole.call.name == name);
-        let steps = STEPS.iter().zip(means(of_name.clone()));
+        let Means { count, steps, answer } = Means::of(calls, name);
+        let times = STEPS.into_iter().zip(steps).chain(answer.map(|ns| (ANSWER, ns)));
         let mut means: serde_json::Map<_, _> =
-            steps.map(|(step, ns)| ((*step).to_owned(), ns.into())).collect();
-        means.insert("count".to_owned(), of_name.count().into());
+            times.map(|(step, ns)| (step.to_owned(), ns.into())).collect();
+        means.insert("count".to_owned(), count.into());
         (name.to_owned(), Value::Object(means))
     });
     let means: serde_json::Map<_, _> = means.collect();
@@ -307,7 +343,27 @@ mod tests {
         let boxes: Vec<_> = calls.iter().map(|whole| whole.boxes).collect();
         assert_eq!(boxes, [[100, 110, 140, 150, 160], [200, 210, 300, 310, 400]]);
         assert_eq!(calls[1].call.len, Some(512));
-        assert_eq!(means(calls.iter().take(1)), [10, 30, 10, 10]);
+        let read = Means { count: 1, steps: [10, 30, 10, 10], answer: Some(20) };
+        assert_eq!(Means::of(&calls, "read"), read);
+        assert_eq!((read.total(), Means::of(&calls, "staged write").answer), (80, None));
+    }
+
+    #[test]
+    fn table_of_steps_has_a_row_for_each_call_and_fits_a_terminal() {
+        let text = "T\t7\t1\t2\t9\tread\t100\t110\t180\nW\t7\t1\t4\t4096\t512\t200\t210\n\
+                    D\t1\t4\t0\t4096\t987654321\t987654321\t9876543210\n";
+        let said = said(&whole(text, &[request(1, 160)]));
+        assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+        let rows: Vec<Vec<_>> = said.lines().map(|it| it.split_whitespace().collect()).collect();
+        assert_eq!(
+            rows[1][1..],
+            ["call", "calls", "accept", "wait", "prepare", "perform", "answer", "total"]
+        );
+        assert!(rows[2..].contains(&vec![
+            "kakehi:", "read", "1", "0.01", "0.03", "0.01", "0.01", "0.02", "0.08"
+        ]));
+        let staged = ["0.01", "987654", "0.00", "8888888", "-", "9876543"];
+        assert!(rows[2..].iter().any(|row| row.ends_with(&staged)), "{said}");
     }
 
     #[test]
