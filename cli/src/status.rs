@@ -171,7 +171,7 @@ fn file_system(system: &Value) -> String {
     let known: Vec<_> = [call, bytes].into_iter().flatten().collect();
     match known.is_empty() {
         true => String::new(),
-        false => format!("file system {device}: writes take {}\n", known.join(", ")),
+        false => format!("writes    {} on file system {device}\n", known.join(", ")),
     }
 }
 
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn file_system_is_a_line_with_what_is_known() {
         let system = json!({"device": "0:52", "write_call_ns": 81_340});
-        assert_eq!(file_system(&system), "file system 0:52: writes take 81.3 us a call\n");
+        assert_eq!(file_system(&system), "writes    81.3 us a call on file system 0:52\n");
         let system = json!({"device": "8:1", "write_bytes_per_s": 2_u64 << 30});
-        assert_eq!(file_system(&system), "file system 8:1: writes take 2GiB/s\n");
+        assert_eq!(file_system(&system), "writes    2GiB/s on file system 8:1\n");
         assert_eq!(file_system(&json!({"device": "0:5"})), "");
     }
 

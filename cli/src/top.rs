@@ -253,6 +253,14 @@ mod tests {
     }
 
     #[test]
+    fn wide_picture_shows_names_of_array_elements_in_full() {
+        let mut view = view();
+        view.rows[1].served.job.name = "1234567_12_.pbs-server.cluster".to_owned();
+        assert!(picture(&view, 200).expect("drawn").contains("\n1234567_12_.pbs-server.cluster "));
+        assert!(picture(&view, 80).expect("drawn").contains("\n1234567_12 "));
+    }
+
+    #[test]
     fn selection_stays_on_a_row_that_is_there() {
         let mut view = view();
         view.select(5);

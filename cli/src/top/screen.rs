@@ -14,6 +14,9 @@ use crate::{answer::number, report, size::Size};
 
 /// Columns from which a table has room for all of its own.
 const WIDE: u16 = 120;
+/// Columns of a job's name, and the most of them in a wide table.
+const NAME: u16 = 10;
+const NAME_WIDE: u16 = 40;
 /// Rows of the picture of a job's rates.
 const RATES_ROWS: u16 = 6;
 
@@ -58,7 +61,10 @@ fn jobs(view: &View, width: u16) -> Table<'static> {
         Cells::new(cells).style(style)
     });
     let mut heads = vec!["JOB", "AGE", "WRITE", "READ", "DRAIN", "WAITS", "LAG"];
-    let mut widths = vec![10, 7, 11, 11, 11, 8, 7];
+    let longest = view.rows.iter().map(|row| row.served.job.name.chars().count()).max();
+    let longest = u16::try_from(longest.unwrap_or(0)).unwrap_or(u16::MAX);
+    let name = longest.clamp(NAME, if is_wide { NAME_WIDE } else { NAME });
+    let mut widths = vec![name, 7, 11, 11, 11, 8, 7];
     if is_wide {
         heads.extend(["PROC", "FILES", "BUSY"]);
         widths.extend([5, 6, 6]);
