@@ -196,7 +196,8 @@ fn grids(results: &Results, patterns: &[&str], names: [&str; 2]) -> (String, Opt
                 let title = title(series);
                 let picture = plot::grid(&title, names, &columns, &rows, value);
                 pictures.push(format!(
-                    "<figure><figcaption>{}</figcaption>{picture}</figure>",
+                    "<figure style=\"width:{:.0}px\"><figcaption>{}</figcaption>{picture}</figure>",
+                    plot::grid_width(columns.len()),
                     escaped(&title)
                 ));
             }
@@ -218,7 +219,8 @@ fn heads(rows: &str) -> String {
         return String::new();
     }
     format!(
-        "<table><thead><tr><th>Case</th><th>Median</th><th>Smallest</th><th>Largest</th>\
+        "<table><thead><tr><th>Case</th><th class=\"number\">Median</th>\
+         <th class=\"number\">Smallest</th><th class=\"number\">Largest</th>\
          <th>Unit</th></tr></thead><tbody>{rows}</tbody></table>"
     )
 }

@@ -181,7 +181,7 @@ pub(super) fn grid(
                 continue;
             };
             let shade = if medians.len() > 1 { axis.place(spread.median) } else { 0.3 };
-            let class = if shade > 0.5 { "middle over" } else { "middle cell" };
+            let class = if shade > 0.6 { "middle over" } else { "middle cell" };
             write!(
                 body,
                 "<rect class=\"shade\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" \
@@ -196,8 +196,12 @@ pub(super) fn grid(
             body += &text(left + CELL.0 / 2.0, top + 17.0, class, &short(spread.median));
         }
     }
-    let width = (LEFT + CELL.0 * columns.len() as f64).max(360.0);
-    svg(width, 40.0 + CELL.1 * rows.len() as f64, title, &body)
+    svg(grid_width(columns.len()), 40.0 + CELL.1 * rows.len() as f64, title, &body)
+}
+
+/// The width of a grid of so many columns: its first line has room.
+pub(super) fn grid_width(columns: usize) -> f64 {
+    (LEFT + CELL.0 * columns as f64).max(300.0)
 }
 
 /// A picture, with a text for who does not see it. It is never wider than drawn.

@@ -156,7 +156,8 @@ fn files(facts: &Facts<'_>) -> String {
             time_cell(open),
         ])
     };
-    let heads = ["File", "Written", "Read", "Writes", "Reads", "Opens", "First used", "Open for"];
+    let heads =
+        ["File", "#Written", "#Read", "#Writes", "#Reads", "#Opens", "#First used", "#Open for"];
     format!(
         "<h2>Files with most bytes</h2>{}{}\n",
         draw::files(files, facts.began_ns, facts.time.as_secs_f64()),
@@ -185,7 +186,8 @@ fn processes(facts: &Facts<'_>) -> String {
     };
     let mut by_bytes: Vec<_> = processes.iter().collect();
     by_bytes.sort_by_key(|it| std::cmp::Reverse(it.written.saturating_add(it.read)));
-    let heads = ["Rank", "Process", "Program", "Written", "Read", "Calls", "Closes", "Ran for"];
+    let heads =
+        ["Rank", "#Process", "Program", "#Written", "#Read", "#Calls", "#Closes", "#Ran for"];
     let rows = by_bytes.into_iter().map(row);
     format!("<h2>Ranks and processes</h2>{}\n", table(&heads, rows, processes.len()))
 }
@@ -202,7 +204,7 @@ fn undelegated(facts: &Facts<'_>) -> String {
     if count == 0 {
         return "<h2>What was not delegated, and why</h2><p>Everything was delegated.</p>\n".into();
     }
-    let heads = ["Reason", "Bytes", "Files", "They"];
+    let heads = ["Reason", "#Bytes", "#Files", "They"];
     let table = table(&heads, bytes.chain(files), count);
     format!("<h2>What was not delegated, and why</h2>{table}\n")
 }
@@ -231,8 +233,13 @@ fn settings(facts: &Facts<'_>) -> String {
     format!("<h2>Settings</h2>{table}\n")
 }
 
+/// A table; heads of columns of numbers begin with `#`.
 fn table(heads: &[&str], rows: impl Iterator<Item = String>, count: usize) -> String {
-    let heads: String = heads.iter().map(|head| format!("<th>{head}</th>")).collect();
+    let head = |head: &&str| match head.strip_prefix('#') {
+        Some(name) => format!("<th class=\"number\">{name}</th>"),
+        None => format!("<th>{head}</th>"),
+    };
+    let heads: String = heads.iter().map(head).collect();
     let rows: String = rows.take(ROWS).collect();
     let more = match count.saturating_sub(ROWS) {
         0 => String::new(),
