@@ -15,8 +15,10 @@ use shm::{
 use wire::PIECE_LEN_MAX;
 
 use crate::{
-    file::{Link, Log, OpenFile},
+    file::OpenFile,
+    log::Log,
     proc::link_of,
+    slot::Link,
     staging::{Failure, grow_to, make_room, place, tell},
 };
 
@@ -26,7 +28,7 @@ const _: () = assert!(WHOLE_MAX.is_power_of_two(), "a log grows to hold a whole 
 
 /// Most bytes appended by one call that stay together.
 pub(crate) const fn whole_max(file: &OpenFile) -> u64 {
-    if file.is_remote() { PIECE_LEN_MAX as u64 } else { WHOLE_MAX }
+    if file.state.is_remote() { PIECE_LEN_MAX as u64 } else { WHOLE_MAX }
 }
 
 /// Accepts all of `data`, to be appended, at once. Returns whether it did: else it has more than

@@ -113,7 +113,7 @@ impl Client {
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<Answer>> {
         let file = self.has_remote().then(|| self.locked_fd(fd)).flatten()?;
-        let kept = file.link.filter(|_| file.is_remote())?.keep();
+        let kept = file.state.link().filter(|_| file.state.is_remote())?.keep();
         drop(file);
         Some(self.ask_remote(&[], extra, |_| request(kept.number())))
     }

@@ -5,14 +5,7 @@ use core::sync::atomic::Ordering;
 use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
-use crate::{
-    direct,
-    file::{Descriptor, Link},
-    limit::size_limit,
-    locked::Locked,
-    open::STREAMS_MAX,
-    staging,
-};
+use crate::{direct, limit::size_limit, locked::Locked, open::STREAMS_MAX, slot::Link, staging};
 
 /// File systems whose content the kernel makes up: their writes are commands.
 const PSEUDO: [i64; 14] = [
@@ -39,10 +32,10 @@ impl Locked {
     ///
     /// Why the kernel must take this write; it has the file position then.
     pub(crate) fn ready(&mut self) -> Result<(), Reason> {
-        if let Some(reason) = self.left {
+        if let Some(reason) = self.state.left() {
             return Err(reason);
         }
-        if self.log.is_none() {
+        if self.state.log().is_none() {
             // A shell may have given it to the program as a standard stream, too.
             for stream in 0..=STREAMS_MAX {
                 self.client.look_up(stream);
@@ -52,15 +45,15 @@ impl Locked {
             // Its other descriptors would not see what is staged, and at the end nobody drains it.
             self.is_synchronous |=
                 self.client.is_exiting() || self.client.open_count(self.device, self.inode) > 1;
-            if self.is_synchronous && self.descriptor == Descriptor::Real {
+            if self.is_synchronous && !self.state.is_placeholder() {
                 return Err(Reason::Synchronous);
             }
         }
-        if self.link.is_some_and(|link| link.connection.is_lost()) {
+        if self.state.link().is_some_and(|link| link.connection.is_lost()) {
             self.leave(Reason::DaemonLost);
             return Err(Reason::DaemonLost);
         }
-        if self.log.is_none() {
+        if self.state.log().is_none() {
             self.begin_staging()?;
         }
         if self.is_large {
@@ -69,7 +62,10 @@ impl Locked {
         // Whoever else has it open may append, too, between the parts in which a log is drained.
         // And whoever takes over an append closes a number of the file, and so loses its locks.
         let is_shared = |link: Link| self.is_synchronous || link.shared.is_synchronous();
-        if self.access.append && !self.is_placeholder() && self.link.is_some_and(is_shared) {
+        if self.access.append
+            && !self.state.is_placeholder()
+            && self.state.link().is_some_and(is_shared)
+        {
             self.leave(Reason::Unsupported);
             return Err(Reason::Unsupported);
         }
@@ -82,8 +78,7 @@ impl Locked {
     ///
     /// Why the kernel has this write: there is nothing to gain, or it is not known yet.
     fn is_worth_staging(&self) -> Result<(), Reason> {
-        let Some(config) = self.client.config.get().filter(|_| self.descriptor == Descriptor::Real)
-        else {
+        let Some(config) = self.client.config.get().filter(|_| !self.state.is_placeholder()) else {
             return Ok(());
         };
         if self.is_synchronous || config.synchronous {
@@ -106,17 +101,17 @@ impl Locked {
     #[cold]
     #[inline(never)]
     fn begin_staging(&mut self) -> Result<(), Reason> {
-        if let Some(reason) = self.unfit().filter(|_| !self.is_remote()) {
+        if let Some(reason) = self.unfit().filter(|_| !self.state.is_remote()) {
             self.fall_back(reason);
             return Err(reason);
         }
         let (client, entry, fd) = (self.client, self.entry, self.borrow());
         let connection = client.connection().ok_or_else(|| client.why_unconnected())?;
-        match self.link {
+        match self.state.link() {
             Some(link) => staging::attach(self, link)?,
             None => staging::link(connection, self, fd, true)?,
         }
-        if client.mapped.has(self.device, self.inode) && !self.is_remote() {
+        if client.mapped.has(self.device, self.inode) && !self.state.is_remote() {
             self.leave(Reason::Mapped); // While it was linked.
             return Err(Reason::Mapped);
         }

@@ -11,9 +11,9 @@ use wire::{Counter, Reason, Request};
 use crate::{
     arena,
     connection::{Connection, Lost},
-    file::Link,
     locked::Locked,
     pieces::partial,
+    slot::Link,
     write_kernel::write_rest,
 };
 
@@ -68,7 +68,7 @@ impl Part {
 impl Locked {
     /// The way to the block, for who cannot have a log for this reason; `None`: the kernel writes.
     pub(crate) fn link_to_block(&self, reason: Reason) -> Option<Link> {
-        let link = self.daemons_link().filter(|_| reason == Reason::Credit)?;
+        let link = self.state.daemons_link().filter(|_| reason == Reason::Credit)?;
         // A handler does not wait for what its own thread holds.
         Some(link).filter(|link| !link.connection.block.is_mine())
     }
@@ -122,7 +122,7 @@ impl Locked {
             Ok(Err(errno)) => partial(done, errno),
             Err(Lost) => {
                 self.leave(Reason::DaemonLost);
-                if start == APPEND || self.is_remote() {
+                if start == APPEND || self.state.is_remote() {
                     return partial(done, io::Errno::IO);
                 }
                 let wrote = write_rest(self.borrow(), data, start, done)?;

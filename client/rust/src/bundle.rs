@@ -18,16 +18,18 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 use shm::{Epochs, NameHash, copy::copy_out};
-use wire::{Counter, CreateFlags, Reason, Record, Request, Status, Uses};
+use wire::{Counter, CreateFlags, Record, Request, Status, Uses};
 
 pub(crate) use self::log::Bundle;
 use crate::{
     client::Client,
     connection::Connection,
-    file::{self, Descriptor, Link, OpenFile},
+    file::{self, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
-    slots::{Holder, Slot},
+    slot::{Link, Slot},
+    slots::Holder,
+    state::{Bundled, State},
     table::{Entry, FileId},
 };
 
@@ -52,19 +54,6 @@ const BUNDLED: OFlags = OFlags::WRONLY
 /// Flag that libc adds to every call on some machines.
 pub(crate) const LARGE_FILE: u32 =
     if cfg!(target_arch = "aarch64") { 0o40_0000 } else { 0o10_0000 };
-
-/// An open file that only its client and its bundle know of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bundled {
-    /// The slot that it gets when it is promoted.
-    link: Link,
-    /// The folder that it was made in, by its index.
-    lease: usize,
-    /// Bytes written.
-    len: u64,
-    /// How often the daemon had asked for open files when it was made.
-    recalled: u32,
-}
 
 /// Leases of the folders in which files may be made.
 #[derive(Debug)]
@@ -270,11 +259,7 @@ impl Client {
         let link = slot.into_link(false);
         let recalled = shared.bundle.recalled();
         let bundled = Bundled { link, lease: index, len: 0, recalled };
-        let file = OpenFile {
-            descriptor: Descriptor::Remote,
-            bundled: Some(bundled),
-            ..file::fresh(device, inode, flags)
-        };
+        let file = OpenFile { state: State::Bundled(bundled), ..file::fresh(device, inode, flags) };
         let Some(id) = self.add_file(file) else {
             // The name stays claimed: it is asked for from now on.
             link.end();
@@ -328,7 +313,7 @@ impl Locked {
         data: &[&[u8]],
         at: Option<u64>,
     ) -> Option<io::Result<usize>> {
-        let bundled = self.bundled?;
+        let bundled = self.state.bundled()?;
         let len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         let position = self.entry.position.load(Ordering::Relaxed);
         let from = if self.access.append { bundled.len } else { at.unwrap_or(position) };
@@ -356,7 +341,7 @@ impl Locked {
         }
         bundle.publish(connection);
         drop(bundle);
-        self.bundled = Some(Bundled { len: bundled.len + len, ..bundled });
+        self.state = State::Bundled(Bundled { len: bundled.len + len, ..bundled });
         if at.is_none() {
             self.entry.position.store(bundled.len + len, Ordering::Relaxed);
         }
@@ -374,7 +359,7 @@ impl Locked {
 
     /// Closes the file; what the daemon owes is kept in it.
     pub(crate) fn close_bundled(&mut self) {
-        let Some(bundled) = self.bundled else { return };
+        let Some(bundled) = self.state.bundled() else { return };
         let connection = bundled.link.connection;
         let Ok(mut bundle) = connection.bundle.lock() else {
             // Interrupted beneath; it is closed as any other.
@@ -384,7 +369,7 @@ impl Locked {
             }
             return;
         };
-        self.bundled = None;
+        self.state.close();
         let record = Record::Close { inode: self.inode };
         let room = (record.encoded_len(), 0);
         let pushed = bundle
@@ -407,7 +392,7 @@ impl Locked {
     /// The daemon's: then the file is not its own.
     #[cold]
     pub(crate) fn promote(&mut self) -> io::Result<()> {
-        let Some(bundled) = self.bundled.take() else { return self.promote_at_rest() };
+        let Some(bundled) = self.state.bundled() else { return self.promote_at_rest() };
         self.open_by_number((bundled.link, bundled.lease))
     }
 
@@ -434,14 +419,14 @@ impl Locked {
         let asked = self.client.ask_remote(path.get(..len).unwrap_or_default(), &[], request);
         match asked.map(drop) {
             Ok(()) => {
-                self.link = Some(link);
+                self.state.promote(link);
                 Ok(())
             }
             Err(errno) => {
                 link.end();
                 // What was owed for it is this.
                 link.connection.session.shared().bundle.take_error();
-                self.left = Some(Reason::DaemonLost);
+                self.state.lose();
                 Err(errno)
             }
         }

@@ -22,7 +22,6 @@ use wire::{Counter, Reason, Request};
 
 use crate::{
     client::{Client, Status},
-    file::Descriptor,
     locked::Locked,
     paths::{AbsolutePath, apart},
     proc::link_of,
@@ -144,13 +143,13 @@ impl Client {
 
 impl Locked {
     pub(crate) fn leave_to_view(&mut self, reason: Reason) -> io::Result<()> {
-        if !self.is_remote() {
+        if !self.state.is_remote() {
             return Err(Errno::BADF);
         }
         if self.has_lock {
             return Err(Errno::NOLCK);
         }
-        self.release_window();
+        self.state.release_window();
         self.drain();
         let real = self.open_in_view(OFlags::from_bits_retain(self.flags) & KEPT)?;
         let to = match self.entry.position.load(Ordering::Relaxed) {
@@ -159,14 +158,14 @@ impl Locked {
         };
         fs::seek(&real, to)?;
         self.client.replace_numbers(self.fd, &real);
-        self.descriptor = Descriptor::Real;
+        self.state.substitute();
         staging::unlink(self);
         self.fall_back(reason);
         Ok(())
     }
 
     fn open_in_view(&self, flags: OFlags) -> io::Result<OwnedFd> {
-        let link = self.link.filter(|_| self.is_remote()).ok_or(Errno::BADF)?;
+        let link = self.state.link().filter(|_| self.state.is_remote()).ok_or(Errno::BADF)?;
         if !link.connection.has_view {
             self.client.count(Counter::Unviewed, 1);
             return Err(Errno::NOTSUP);

@@ -15,6 +15,8 @@
 //! killed, as from a container with processes of its own, is waited for.
 
 mod dial;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use core::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -150,13 +152,14 @@ impl Connection {
     ) -> Result<&'static Self, Failure> {
         let met = dial::meet(config, host)?;
         let sight = Sight::of(met.daemon);
-        Self::keep((met, sight), config, host, tables, recorder, place)
+        Self::keep(met, sight, config, host, tables, recorder, place)
     }
 
     /// Makes a connection, which is long: this frame is not below a greeting's.
     #[inline(never)]
     fn keep(
-        (met, sight): (dial::Met, Sight),
+        met: dial::Met,
+        sight: Sight,
         config: &Config,
         host: &'static dyn Host,
         tables: &'static Tables,

@@ -34,12 +34,14 @@ impl Locked {
     /// piece, which a log does not promise of much; a log that is too short for two such writes
     /// would only be waited for.
     pub(crate) fn stages_large(&mut self, len: usize) -> bool {
-        let is_plain = !self.access.append && !self.is_remote();
+        let is_plain = !self.access.append && !self.state.is_remote();
         if !is_plain || self.open_elsewhere() || !self.client.is_slow(self.device) {
             return false;
         }
         let has_long_log = |file: &Self| {
-            file.log.is_some_and(|log| !log.is_own() && log.producer.capacity() / 2 >= len as u64)
+            file.state
+                .log()
+                .is_some_and(|log| !log.is_own() && log.producer.capacity() / 2 >= len as u64)
         };
         let has_room = self.client.connected().is_none_or(|connection| {
             let room = connection.arena.lock().map_or(0, |arena| arena.share(2));
@@ -52,6 +54,6 @@ impl Locked {
     /// Others have the file open, or will not see what is staged.
     fn open_elsewhere(&self) -> bool {
         self.client.is_exiting()
-            || self.log.is_none() && self.client.open_count(self.device, self.inode) > 1
+            || self.state.log().is_none() && self.client.open_count(self.device, self.inode) > 1
     }
 }

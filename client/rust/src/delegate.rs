@@ -16,13 +16,15 @@ use wire::{Counter, Request};
 use crate::{
     ask::status_in,
     client::Client,
-    file::{self, Descriptor, Link},
+    file,
     names::Ending,
     paths::AbsolutePath,
     remote::placeholder_over,
     rules::Policy,
-    slots::{Holder, Slot},
+    slot::{Link, Slot},
+    slots::Holder,
     staging,
+    state::{Descriptor, State},
     table::Entry,
 };
 
@@ -69,7 +71,7 @@ impl Client {
     /// the placeholder real later would give that lock up.
     fn real_if_locked(&'static self, fd: OwnedFd, flags: OFlags) -> io::Result<RawFd> {
         let number = fd.as_raw_fd();
-        let Some(file) = self.locked_fd(number).filter(|file| !file.is_placeholder()) else {
+        let Some(file) = self.locked_fd(number).filter(|file| !file.state.is_placeholder()) else {
             return Ok(fd.into_raw_fd());
         };
         let real = staging::reopen(number, &file);
@@ -112,7 +114,7 @@ impl Client {
             let identity = (status.device, status.inode);
             let fd = self.placeholder_of(link, (dir, path), identity, flags)?;
             let mut file = file::fresh(identity.0, identity.1, flags);
-            (file.descriptor, file.link) = (Descriptor::Placeholder, Some(link));
+            file.state = State::opened(link, Descriptor::Placeholder);
             let id = self.add_file(file).ok_or(Errno::MFILE)?;
             Ok((fd, id))
         });
@@ -125,7 +127,7 @@ impl Client {
                 // A thread that locks it meanwhile finds this placeholder, or is found here.
                 fence(Ordering::SeqCst);
                 if self.may_have_locked(file.device, file.inode, 1) {
-                    file.descriptor = Descriptor::Real;
+                    file.state.substitute();
                 }
                 self.count(Counter::Files, 1);
                 Some(Ok(fd))

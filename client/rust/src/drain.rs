@@ -19,9 +19,10 @@ use shm::{
 use crate::{
     append,
     clock::{now, now_ns},
-    file::{Drains, Link, Log},
     host::Host,
+    log::{Drains, Log},
     recorder::Drained,
+    slot::Link,
     staging::{
         DAEMONS_LEN, Failure, LOG_MIN, LOG_SHARE, OWN_LEN, flush, grow_to, largest_log, move_to,
         place, take_error,

@@ -11,8 +11,7 @@ impl Client {
     pub fn flags(&'static self, fd: RawFd) -> Option<u32> {
         let file = self.locked_fd_as_is(fd)?;
         let once = fs::OFlags::CREATE | fs::OFlags::EXCL | fs::OFlags::TRUNC | fs::OFlags::CLOEXEC;
-        let is_unasked = file.rest.is_some() || file.bundled.is_some();
-        let is_known = is_unasked || file.daemons_link().is_some();
+        let is_known = file.state.is_unasked() || file.state.daemons_link().is_some();
         is_known.then_some(file.flags & !once.bits())
     }
 
@@ -20,7 +19,8 @@ impl Client {
     /// file. Returns whether `fd` is one.
     pub fn set_flags(&'static self, fd: RawFd, flags: u32) -> bool {
         const NOTED: u32 = fs::OFlags::NONBLOCK.bits();
-        let Some(mut file) = self.locked_fd(fd).filter(|file| file.daemons_link().is_some()) else {
+        let Some(mut file) = self.locked_fd(fd).filter(|file| file.state.daemons_link().is_some())
+        else {
             return false;
         };
         file.flags = file.flags & !NOTED | flags & NOTED;

@@ -14,10 +14,10 @@ use wire::{Counter, Reason};
 use crate::{
     client::Client,
     drain::drain,
-    file::{Descriptor, Link},
     locked::Locked,
     open::identify,
     rooms::Room,
+    slot::Link,
     staging::{self, Failure},
     table::Entry,
 };
@@ -31,7 +31,7 @@ impl Client {
             return;
         }
         let Some(mut file) = self.locked_fd(fd) else { return };
-        if file.descriptor == Descriptor::Placeholder {
+        if file.state.is_delegated() {
             file.leave(Reason::Unsupported);
         }
         file.drain();
@@ -49,8 +49,8 @@ impl Client {
         }
         let Some(mut file) = self.locked_fd(fd) else { return Ok(()) };
         file.drain();
-        let owed = file.owed.take().or_else(|| file.link.and_then(staging::take_error));
-        let is_gone = file.is_gone();
+        let owed = file.owed.take().or_else(|| file.state.link().and_then(staging::take_error));
+        let is_gone = file.state.is_lost();
         drop(file);
         self.sweep();
         match owed {
@@ -80,7 +80,7 @@ impl Client {
     pub fn lock(&'static self, fd: RawFd) {
         self.before_lock(fd);
         let Some(file) = self.locked_fd(fd) else { return };
-        if file.is_remote() {
+        if file.state.is_remote() {
             return; // There is nothing here to lock: the kernel says so.
         }
         let (device, inode) = (file.device, file.inode);
@@ -98,7 +98,7 @@ impl Client {
     fn leave_placeholders(&'static self, device: u64, inode: u64) {
         self.each_linked(|file| {
             let is_same = (file.device, file.inode) == (device, inode);
-            if is_same && file.descriptor == Descriptor::Placeholder {
+            if is_same && file.state.is_delegated() {
                 file.leave(Reason::Unsupported);
             }
         });
@@ -136,7 +136,7 @@ impl Client {
 
     /// Counts bytes that a system call wrote to `fd` past the client.
     pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
-        let is_here = || self.locked_fd(fd).is_some_and(|file| !file.is_remote());
+        let is_here = || self.locked_fd(fd).is_some_and(|file| !file.state.is_remote());
         if self.is_unexamined(fd) || is_here() {
             self.count_written(reason, bytes);
         }
@@ -154,7 +154,7 @@ impl Client {
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked(fd, id) else { continue };
-            if !file.is_remote() {
+            if !file.state.is_remote() {
                 file.leave(Reason::Unsupported);
             }
         }
@@ -188,7 +188,7 @@ impl Client {
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
             // The position is shared from now on, so the kernel has to keep it.
-            if file.access.writable || file.link.is_some() {
+            if file.access.writable || file.state.link().is_some() {
                 file.leave(Reason::Forked);
             }
         }
@@ -202,15 +202,8 @@ impl Client {
             entry.lock.break_open();
             entry.is_staged.store(false, Ordering::Release);
             if let Ok(mut file) = entry.lock.lock() {
-                // What the parent's other threads linked meanwhile is theirs.
-                file.link = None;
-                file.bundled = None;
-                file.rest = None;
-                file.log = None;
-                file.window = None;
-                let is_parents = file.is_remote() || file.access.writable;
-                file.descriptor = Descriptor::Real; // A placeholder that stayed refuses all.
-                file.left = file.left.or(is_parents.then_some(Reason::Forked));
+                let is_writable = file.access.writable;
+                file.state.fork(is_writable);
             }
         }
     }
@@ -226,7 +219,7 @@ impl Client {
             let Some(mut file) = self.locked(fd, id) else { continue };
             let flags = io::fcntl_getfd(self.borrow(fd));
             if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
-                if file.access.writable || file.link.is_some() {
+                if file.access.writable || file.state.link().is_some() {
                     file.leave(Reason::PassedOn);
                 }
             } else if replaces {
@@ -249,12 +242,12 @@ impl Client {
             self.each_linked_by(Self::locked_at_exit, Locked::drain);
         }
         self.each_linked_by(Self::locked_at_exit, |file| {
-            file.release_window();
-            if file.is_remote() && file.access.writable {
+            file.state.release_window();
+            if file.state.is_remote() && file.access.writable {
                 self.unlock_at_exit(file);
                 file.drain();
                 file.is_synchronous = true;
-            } else if file.descriptor == Descriptor::Placeholder {
+            } else if file.state.is_delegated() {
                 file.leave(Reason::Exiting);
             } else {
                 staging::unlink(file);
@@ -262,9 +255,7 @@ impl Client {
             if file.owed.take().is_some() {
                 self.count(Counter::ErrorsUnreported, 1);
             }
-            if !file.is_remote() {
-                file.left = file.left.or(Some(Reason::Exiting));
-            }
+            file.state.refuse(Reason::Exiting);
         });
         self.leave_counters();
     }
@@ -278,7 +269,7 @@ impl Locked {
     /// Has everything staged for it in the file, whatever else is staged to its inode.
     pub(crate) fn drain(&mut self) {
         let (fd, file) = (self.borrow(), &mut *self.file);
-        let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return };
+        let Some((link, log)) = file.state.staging() else { return };
         match drain(link, log, fd) {
             Ok(()) => {}
             Err(Failure::Lost) => self.leave(Reason::DaemonLost),
@@ -289,17 +280,19 @@ impl Locked {
     /// Leaves it to the kernel, drained and with its position. A remote one may have to stay.
     pub(crate) fn leave(&mut self, reason: Reason) {
         let client = self.client;
-        if self.is_remote() && self.link.is_some_and(|link| !link.connection.is_lost()) {
+        if self.state.is_remote()
+            && self.state.link().is_some_and(|link| !link.connection.is_lost())
+        {
             if self.leave_to_view(reason).is_err() {
                 self.drain();
             }
             return;
         }
-        if self.is_remote() && self.link.is_some() {
+        if self.state.is_remote() && self.state.link().is_some() {
             self.owed = self.owed.or(Some(Errno::IO));
         }
-        self.release_window();
-        if let Some(link) = self.link.filter(|_| self.descriptor == Descriptor::Placeholder) {
+        self.state.release_window();
+        if let Some(link) = self.state.link().filter(|_| self.state.is_delegated()) {
             // The daemon drains it first.
             match self.materialize(link) {
                 Ok(real) => client.replace_numbers(self.fd, &real),
@@ -307,7 +300,7 @@ impl Locked {
                 Err(Errno::MFILE) if reason == Reason::Exiting => {}
                 Err(errno) => self.owed = self.owed.or(Some(errno)),
             }
-            self.descriptor = Descriptor::Real;
+            self.state.substitute();
         }
         staging::unlink(self);
         self.fall_back(reason);
@@ -315,10 +308,10 @@ impl Locked {
 
     /// Remembers why the kernel serves a file from now on.
     pub(crate) fn fall_back(&mut self, reason: Reason) {
-        if self.left.is_none() && self.access.writable && !self.is_remote() {
+        if self.state.left().is_none() && self.access.writable && !self.state.is_remote() {
             self.client.count(Counter::Fallbacks(reason), 1);
         }
-        self.left = self.left.or(Some(reason));
+        self.state.refuse(reason);
     }
 
     /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.

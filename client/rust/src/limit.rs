@@ -10,7 +10,7 @@ use rustix::{
 };
 use wire::{Reason, SEEK_END};
 
-use crate::{client::Client, file::Descriptor, locked::Locked};
+use crate::{client::Client, locked::Locked};
 
 impl Client {
     /// The process may have changed its limit of file sizes: if there is one, what the daemon has
@@ -22,7 +22,7 @@ impl Client {
             return;
         }
         self.each_linked(|file| {
-            if !file.is_remote() {
+            if !file.state.is_remote() {
                 file.leave(Reason::Unsupported);
             }
         });
@@ -32,7 +32,7 @@ impl Client {
 impl Locked {
     /// Detaches the file if its size is limited: the kernel then does what the daemon would.
     pub(crate) fn leave_if_limited(&mut self) {
-        if self.descriptor == Descriptor::Placeholder && size_limit().is_some() {
+        if self.state.is_delegated() && size_limit().is_some() {
             self.leave(Reason::Unsupported);
         }
     }
@@ -41,7 +41,7 @@ impl Locked {
     /// when `at` is `None`; `None`: all of it.
     pub(crate) fn limited_room(&mut self, at: Option<u64>, len: usize) -> io::Result<Option<u64>> {
         let is_limited = self.client.is_limited.load(Ordering::Relaxed);
-        if !self.is_remote() || !is_limited {
+        if !self.state.is_remote() || !is_limited {
             return Ok(None);
         }
         let Some(limit) = size_limit() else { return Ok(None) };
@@ -55,7 +55,7 @@ impl Locked {
 
     /// True if a remote file would become longer than it may be.
     pub(crate) fn is_beyond_limit(&mut self, len: u64) -> io::Result<bool> {
-        let exceeds = self.is_remote() && size_limit().is_some_and(|limit| len > limit);
+        let exceeds = self.state.is_remote() && size_limit().is_some_and(|limit| len > limit);
         Ok(exceeds && len > self.seek_in_file(0, SEEK_END)?)
     }
 }

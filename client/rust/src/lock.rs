@@ -18,8 +18,8 @@ use wire::{FoundLock, LockKind, LockOwner, LockTerms, Request, SEEK_CUR, SEEK_EN
 
 use crate::{
     client::Client,
-    file::{Link, OpenFile},
-    slots::Slot,
+    file::OpenFile,
+    slot::{Link, Slot},
     table::Entry,
 };
 
@@ -116,8 +116,8 @@ impl Client {
         range: LockRange,
     ) -> Option<io::Result<Place>> {
         self.active().filter(|config| config.has_remote())?;
-        let file = self.locked_fd(fd).filter(|file| file.is_remote());
-        let (file, link) = file.and_then(|file| file.link.map(|link| (file, link)))?;
+        let file = self.locked_fd(fd).filter(|file| file.state.is_remote());
+        let (file, link) = file.and_then(|file| file.state.link().map(|link| (file, link)))?;
         if let Some(errno) = refusal(&file, owner, kind) {
             return Some(Err(errno));
         }
@@ -207,10 +207,10 @@ impl Client {
     }
 
     fn unlock(&self, file: &OpenFile, owner: LockOwner) {
-        if !file.is_remote() || !self.has_locks.load(Ordering::Acquire) {
+        if !file.state.is_remote() || !self.has_locks.load(Ordering::Acquire) {
             return;
         }
-        let Some(link) = file.link else { return };
+        let Some(link) = file.state.link() else { return };
         let kind = LockKind::Unlocked;
         let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 }.encode();
         let request = Request::Lock { file: link.slot, terms, start: 0, len: 0 };

@@ -138,7 +138,7 @@ impl Client {
             return;
         }
         for (fd, id) in self.table.files(0, u32::MAX) {
-            if let Some(mut file) = lock(self, fd, id).filter(|file| file.link.is_some()) {
+            if let Some(mut file) = lock(self, fd, id).filter(|file| file.state.link().is_some()) {
                 each(&mut file);
             }
         }

@@ -15,10 +15,10 @@ use wire::Request;
 use crate::{
     client::{Client, Status},
     connection::Connection,
-    file::Link,
     limit::{exceeded, size_limit},
     paths::AbsolutePath,
     rules::CURRENT_FOLDER,
+    slot::Link,
 };
 
 /// A name as the program gives it: relative to an open folder.
@@ -84,8 +84,8 @@ impl Client {
         if let Err(errno) = file.promote() {
             return Some(Err(errno));
         }
-        let kept = file.daemons_link().map(Link::keep);
-        let is_remote = file.is_remote();
+        let kept = file.state.daemons_link().map(Link::keep);
+        let is_remote = file.state.is_remote();
         let Some(kept) = kept else {
             file.drain();
             return None;

@@ -19,6 +19,7 @@ use crate::{
     rules::{Policy, policy_without_rules},
     socket::OwnNumber,
     staging,
+    state::State,
     table::{Entry, FileId},
 };
 
@@ -105,7 +106,7 @@ impl Client {
     /// True if calls on `fd` are delegated, or may become so.
     #[must_use]
     pub fn is_delegated(&'static self, fd: RawFd) -> bool {
-        self.locked_fd_as_is(fd).is_some_and(|file| file.left.is_none())
+        self.locked_fd_as_is(fd).is_some_and(|file| file.state.left().is_none())
     }
 
     /// True if the client has the position of `fd`, or may come to have it: calls on it are
@@ -113,7 +114,7 @@ impl Client {
     #[must_use]
     pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
         self.locked_fd_as_is(fd).is_some_and(|file| {
-            file.left.is_none() && (file.access.writable || file.is_placeholder())
+            file.state.left().is_none() && (file.access.writable || file.state.is_placeholder())
         })
     }
 
@@ -208,7 +209,8 @@ impl Client {
             return None;
         }
         self.settle_all(device, inode);
-        self.add_file(OpenFile { left, ..file::fresh(device, inode, flags) })
+        let state = left.map_or(State::Fresh, State::Detached);
+        self.add_file(OpenFile { state, ..file::fresh(device, inode, flags) })
     }
 
     /// Returns the file of a number. One that is not known is a file that somebody else opened,
@@ -241,7 +243,7 @@ impl Client {
             self.table.take(fd);
             return Ok(());
         }
-        file.release_window();
+        file.state.release_window();
         self.count_reads(file.entry);
         file.close_bundled();
         self.watch_closing(&file);
@@ -363,7 +365,7 @@ impl Client {
     /// who opened it before that was staged have not been told otherwise. Whoever the daemon knew
     /// when it was last asked stages nothing from then on that it does not wait for.
     pub(crate) fn settle_others(&'static self, file: &mut OpenFile) {
-        let own = u64::from(file.link.is_some());
+        let own = u64::from(file.state.link().is_some());
         let linked = self.linked(file.device, file.inode);
         if linked.count() > own && linked.has_news_since(file.settled) {
             self.settle_all(file.device, file.inode);

@@ -10,13 +10,8 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
-    client::Client,
-    connection::Lost,
-    file::{AT_END, Descriptor},
-    limit::exceeded,
-    locked::Locked,
-    staging::take_error,
-    table::Entry,
+    client::Client, connection::Lost, file::AT_END, limit::exceeded, locked::Locked,
+    staging::take_error, table::Entry,
 };
 
 /// As long a file may be on every file system.
@@ -44,7 +39,7 @@ impl Client {
             _ => file.promote()?,
         }
         if !file.entry.is_staged.load(Ordering::Acquire) {
-            let refusal = if file.is_gone() { Errno::IO } else { Errno::BADF };
+            let refusal = if file.state.is_lost() { Errno::IO } else { Errno::BADF };
             drop(file);
             return self.kernel_seek(fd, offset, whence).map_err(|errno| match errno {
                 Errno::BADF => refusal,
@@ -116,13 +111,13 @@ impl Client {
         if let Some(errno) = file.owed.take() {
             return Err(errno);
         }
-        if file.is_gone() {
+        if file.state.is_lost() {
             return Err(Errno::IO);
         }
-        if file.descriptor == Descriptor::Real {
+        if !file.state.is_placeholder() {
             file.drained()?;
         }
-        let Some(link) = file.daemons_link() else {
+        let Some(link) = file.state.daemons_link() else {
             drop(file);
             return self.kernel_sync(fd, data_only);
         };
@@ -142,7 +137,7 @@ impl Client {
         }
         // Whoever has ended the link meanwhile has taken what the drain owed.
         let owed = file.owed.take().or_else(|| take_error(link));
-        let is_left = file.link.is_none();
+        let is_left = file.state.link().is_none();
         drop((kept, file));
         match (owed, answer) {
             (Some(errno), _) => Err(errno),
@@ -167,8 +162,8 @@ impl Client {
     ) -> Option<io::Result<()>> {
         let mut file = self.locked_fd(fd)?;
         file.leave_if_limited();
-        let link = file.daemons_link()?;
-        let is_remote = file.is_remote();
+        let link = file.state.daemons_link()?;
+        let is_remote = file.state.is_remote();
         let end = if mode & KEEP_SIZE == 0 { at.saturating_add(len) } else { 0 };
         match file.is_beyond_limit(end) {
             Ok(false) => {}
@@ -178,7 +173,7 @@ impl Client {
             }
             Err(errno) => return Some(Err(errno)),
         }
-        file.release_window();
+        file.state.release_window();
         let kept = link.keep();
         drop(file);
         let request = Request::Allocate { file: kept.number(), mode, at, len };
@@ -202,20 +197,20 @@ impl Client {
     /// As `ftruncate(2)`.
     pub fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
         if let Some(mut file) = self.locked_fd(fd) {
-            file.release_window();
+            file.state.release_window();
             file.leave_if_limited();
             if file.is_beyond_limit(len)? {
                 drop(file);
                 return Err(exceeded());
             }
-            if let Some(link) = file.daemons_link() {
+            if let Some(link) = file.state.daemons_link() {
                 let request = Request::Truncate { file: link.slot, path_len: 0, len };
                 if let Ok(answer) = link.connection.call(request) {
                     return answer.map(drop);
                 }
                 file.leave(Reason::DaemonLost);
             }
-            if file.is_gone() {
+            if file.state.is_lost() {
                 return Err(Errno::IO);
             }
             file.drain();
@@ -242,14 +237,14 @@ impl Locked {
 
     /// A position that depends on the file's size or content.
     pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
-        if let Some(link) = self.daemons_link() {
+        if let Some(link) = self.state.daemons_link() {
             let request = Request::SetPosition { file: link.slot, offset, whence };
             if let Ok(answer) = link.connection.call(request) {
                 return answer;
             }
             self.leave(Reason::DaemonLost);
         }
-        if self.is_gone() {
+        if self.state.is_lost() {
             return Err(Errno::IO);
         }
         self.drain();
@@ -260,7 +255,7 @@ impl Locked {
     ///
     /// `EINVAL`: the file system has no such position.
     fn check_reach(&mut self, position: u64) -> io::Result<()> {
-        if self.daemons_link().is_some() {
+        if self.state.daemons_link().is_some() {
             let offset = i64::try_from(position).map_err(|_| Errno::INVAL)?;
             return self.seek_in_file(offset, SEEK_SET).map(drop);
         }

@@ -31,7 +31,7 @@ use crate::{
     client::Client,
     connection::{Connection, Lane, Lost, Sent},
     pieces::partial,
-    slots::Slot,
+    slot::Slot,
     staging,
     table::{Entry, FileId},
 };
@@ -275,25 +275,25 @@ impl Client {
             access.readable
         };
         let has_place = i64::try_from(at.saturating_add(len as u64)).is_ok();
-        let is_told_first = file.owed.is_some() || file.is_gone() || file.left.is_some();
+        let is_told_first = file.owed.is_some() || file.state.left().is_some();
         if !is_allowed || !has_place || is_told_first {
             return None;
         }
-        if file.link.is_none() {
+        if file.state.link().is_none() {
             if file.unfit().is_some() {
                 return None;
             }
             staging::link(connection, &mut file, self.borrow(fd), false).ok()?;
         }
-        let link = file.link.filter(|link| ptr::eq(link.connection, connection))?;
+        let link = file.state.link().filter(|link| ptr::eq(link.connection, connection))?;
         if is_write {
-            if !file.is_placeholder() {
+            if !file.state.is_placeholder() {
                 self.settle_others(&mut file);
             }
-            file.empty_window();
+            file.state.empty_window();
         }
         let slot = Some(link.keep()).filter(Slot::is_held)?;
-        let (is_placeholder, is_remote) = (file.is_placeholder(), file.is_remote());
+        let (is_placeholder, is_remote) = (file.state.is_placeholder(), file.state.is_remote());
         Some(Target { id, slot, is_placeholder, is_remote })
     }
 

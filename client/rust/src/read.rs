@@ -165,7 +165,7 @@ impl Client {
             Some(at) => at,
             None => file.position()?,
         };
-        if file.is_placeholder() {
+        if file.state.is_placeholder() {
             let len = file.read_delegated(buffers, from)?;
             if at.is_none() {
                 // The kernel's, if the daemon is gone since.
@@ -177,7 +177,7 @@ impl Client {
             file.drain();
         }
         let mut len = self.kernel_read(fd, buffers, Some(from))?;
-        let waiting = file.log.as_ref().is_some_and(|log| log.producer.waiting() > 0);
+        let waiting = file.state.log().as_ref().is_some_and(|log| log.producer.waiting() > 0);
         if len < wanted && waiting {
             // What is staged beyond the end makes the file longer than the kernel knows.
             file.drain();
@@ -246,15 +246,15 @@ impl Client {
             return;
         };
         let Some(mut file) = self.locked_fd(fd) else { return };
-        if file.left.is_some() {
+        if file.state.left().is_some() || file.state.is_over() {
             return;
         }
-        if file.link.is_none()
+        if file.state.link().is_none()
             && staging::link(connection, &mut file, self.borrow(fd), false).is_err()
         {
             return;
         }
-        let Some(link) = file.link else { return };
+        let Some(link) = file.state.link() else { return };
         drop(file);
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         if connection.call(Request::Fetch { file: link.slot, at, len }).is_ok_and(|r| r.is_ok()) {
@@ -264,7 +264,7 @@ impl Client {
 
     /// Why a call fails that the kernel has refused on a placeholder.
     pub(crate) fn why_refused(&'static self, fd: RawFd) -> Errno {
-        let is_gone = self.locked_fd(fd).is_some_and(|file| file.is_gone());
+        let is_gone = self.locked_fd(fd).is_some_and(|file| file.state.is_lost());
         if is_gone { Errno::IO } else { Errno::BADF }
     }
 

@@ -16,12 +16,14 @@ use wire::{Counter, Request};
 use crate::{
     ask::status_in,
     client::Client,
-    file::{self, Descriptor},
+    file,
     names::{Ending, kind},
     paths::{AbsolutePath, apart},
     proc::link_of,
     rooms::Path,
-    slots::{Holder, Slot},
+    slot::Slot,
+    slots::Holder,
+    state::{Descriptor, State},
     table::Entry,
 };
 
@@ -100,7 +102,7 @@ impl Client {
         drop(lane);
         let mut file = file::fresh(status.device, status.inode, flags);
         let link = slot.into_link(false);
-        (file.descriptor, file.link) = (Descriptor::Remote, Some(link));
+        file.state = State::opened(link, Descriptor::Remote);
         let Some(id) = self.add_file(file) else {
             let closed = connection.call(Request::Close { file: link.slot });
             link.end();
@@ -157,7 +159,7 @@ impl Client {
     /// True if an open file is remote.
     #[must_use]
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
-        self.has_remote() && self.locked_fd_as_is(fd).is_some_and(|file| file.is_remote())
+        self.has_remote() && self.locked_fd_as_is(fd).is_some_and(|file| file.state.is_remote())
     }
 }
 

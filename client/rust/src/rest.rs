@@ -22,12 +22,14 @@ use crate::{
     client::Client,
     clock::now_ns,
     connection::Connection,
-    file::{self, Descriptor, Link, OpenFile},
+    file::{self, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
     pieces::partial,
     shares::Source,
-    slots::{Holder, Slot},
+    slot::Slot,
+    slots::Holder,
+    state::{AtRest, State},
     table::Entry,
 };
 
@@ -37,19 +39,6 @@ const SERVED: OFlags = OFlags::CLOEXEC
     .union(OFlags::NOCTTY)
     .union(OFlags::NONBLOCK)
     .union(OFlags::from_bits_retain(LARGE_FILE));
-
-/// An open file that is read by the table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AtRest {
-    /// The slot that it gets when it is promoted, and by which it is read until then.
-    link: Link,
-    /// The folder that it was found in, by its index.
-    lease: usize,
-    seen: Seen,
-    source: u16,
-    at: u64,
-    size: u64,
-}
 
 /// A file in the table.
 struct Found {
@@ -87,8 +76,7 @@ impl Client {
         // From here on the daemon keeps the file for it, or it has changed.
         let is_held = rest.is_still() && connection.hold_lease(lease, path.folder());
         let file = OpenFile {
-            descriptor: Descriptor::Remote,
-            rest: Some(rest),
+            state: State::AtRest(rest),
             ..file::fresh(place.device, place.inode, flags)
         };
         let Some(id) = is_held.then(|| self.add_file(file)).flatten() else {
@@ -178,7 +166,7 @@ impl Locked {
         buffers: &mut [&mut [u8]],
         at: Option<u64>,
     ) -> Option<io::Result<usize>> {
-        let rest = self.rest?;
+        let rest = self.state.at_rest()?;
         let from = at.unwrap_or_else(|| self.entry.position.load(Ordering::Relaxed));
         let read = read(&rest, buffers, from);
         let read = if rest.is_still() { read? } else { return None };
@@ -190,14 +178,14 @@ impl Locked {
 
     /// The status of an open file that is at rest still.
     pub(crate) fn status_at_rest(&self) -> Option<Status> {
-        let rest = self.rest.as_ref().filter(|rest| rest.is_still())?;
+        let rest = self.state.at_rest().filter(AtRest::is_still)?;
         let words = rest.link.connection.places()?.words(rest.seen)?;
         Some(Place::decode(&words).status())
     }
 
     /// Where a position is in a file at rest; `None`: as in any other.
     pub(crate) fn sought_at_rest(&self, offset: i64, whence: u32) -> Option<io::Result<u64>> {
-        let rest = self.rest.as_ref().filter(|rest| rest.is_still())?;
+        let rest = self.state.at_rest().filter(AtRest::is_still)?;
         let from = match whence {
             SEEK_SET => 0,
             SEEK_CUR => self.entry.position.load(Ordering::Relaxed),
@@ -209,7 +197,8 @@ impl Locked {
 
     /// Closes a file that was read by the table.
     pub(crate) fn close_at_rest(&mut self) {
-        let Some(rest) = self.rest.take() else { return };
+        let Some(rest) = self.state.at_rest() else { return };
+        self.state.close();
         rest.link.connection.release_lease(rest.lease);
         rest.end();
     }
@@ -221,7 +210,7 @@ impl Locked {
     /// The daemon's.
     #[cold]
     pub(crate) fn promote_at_rest(&mut self) -> io::Result<()> {
-        let Some(rest) = self.rest.take() else { return Ok(()) };
+        let Some(rest) = self.state.at_rest() else { return Ok(()) };
         let opened = self.open_by_number((rest.link, rest.lease));
         // Only now: until then the daemon keeps the file for who reads it.
         rest.link.connection.session.shared().reading.end(rest.link.slot);

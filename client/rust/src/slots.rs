@@ -3,9 +3,7 @@
 //! A slot is its file's, and each request's of a queue that names it: it gets no other file before
 //! the daemon has answered all of those.
 
-use shm::{FILES, staging::FileSlot};
-
-use crate::{connection::Connection, file::Link};
+use shm::FILES;
 
 /// Side that has the file of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,81 +12,6 @@ pub(crate) enum Holder {
     Daemon,
     /// A server, or the multifile that the file is in: there are as many as slots.
     Server,
-}
-
-/// A slot that no other file gets until this is dropped.
-pub(crate) struct Slot {
-    connection: &'static Connection,
-    number: u32,
-    shared: &'static FileSlot,
-    /// True if this is one of its users.
-    is_held: bool,
-}
-
-impl Slot {
-    /// Takes a slot, for a file of which nothing is staged, and `of` which there are so many.
-    pub(crate) fn take(connection: &'static Connection, of: Holder) -> Option<Self> {
-        let number = connection.slots.lock().ok()?.take(of)?;
-        let shared = connection.session.shared().file(number as usize)?;
-        shared.reset();
-        Some(Self { connection, number, shared, is_held: true })
-    }
-
-    pub(crate) fn connection(&self) -> &'static Connection {
-        self.connection
-    }
-
-    pub(crate) fn number(&self) -> u32 {
-        self.number
-    }
-
-    pub(crate) fn shared(&self) -> &'static FileSlot {
-        self.shared
-    }
-
-    /// True if it stays taken. Else this thread's code was interrupted while it had the slots, and
-    /// none changes hands before that goes on.
-    pub(crate) fn is_held(&self) -> bool {
-        self.is_held
-    }
-
-    /// Makes it an open file's, until the link is [ended](Link::end).
-    pub(crate) fn into_link(mut self, is_counted: bool) -> Link {
-        debug_assert!(self.is_held, "slot {} was taken", self.number);
-        self.is_held = false;
-        let Self { connection, number, shared, .. } = self;
-        Link { connection, slot: number, shared, is_counted }
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        if self.is_held {
-            if let Ok(mut slots) = self.connection.slots.lock() {
-                slots.give(self.number);
-            }
-        }
-    }
-}
-
-impl Link {
-    /// Keeps the slot for a request that is made while its file, which is locked now, is not: if
-    /// another thread ends the link meanwhile the request is refused with `EBADF`.
-    pub(crate) fn keep(self) -> Slot {
-        let slots = self.connection.slots.lock();
-        let is_held = slots.map(|mut slots| slots.hold(self.slot)).is_ok();
-        self.slot(is_held)
-    }
-
-    /// The daemon has let go of the file: its slot may be another one's.
-    pub(crate) fn end(self) {
-        drop(self.slot(true));
-    }
-
-    fn slot(self, is_held: bool) -> Slot {
-        let Self { connection, slot, shared, .. } = self;
-        Slot { connection, number: slot, shared, is_held }
-    }
 }
 
 /// The free file slots. Of files that the daemon has descriptors for there are no more than the
@@ -113,7 +36,7 @@ impl Slots {
     }
 
     /// Takes the lowest free slot; `None` when there is none, or the credit is used up.
-    fn take(&mut self, of: Holder) -> Option<u32> {
+    pub(crate) fn take(&mut self, of: Holder) -> Option<u32> {
         let held = || self.held.iter().map(|word| word.count_ones()).sum::<u32>();
         if of == Holder::Daemon && held() >= self.credit {
             return None;
@@ -132,7 +55,7 @@ impl Slots {
     }
 
     /// Keeps a slot that is taken for one more user.
-    fn hold(&mut self, slot: u32) {
+    pub(crate) fn hold(&mut self, slot: u32) {
         if let Some(used) = self.used.get_mut(slot as usize) {
             debug_assert!(*used > 0, "slot {slot} is in use");
             *used += 1;
@@ -140,7 +63,7 @@ impl Slots {
     }
 
     /// Gives a slot back; it is free once all its users have.
-    fn give(&mut self, slot: u32) {
+    pub(crate) fn give(&mut self, slot: u32) {
         let Some(used) = self.used.get_mut(slot as usize) else { return };
         debug_assert!(*used > 0, "slot {slot} is in use");
         *used = used.saturating_sub(1);

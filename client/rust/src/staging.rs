@@ -32,10 +32,12 @@ use crate::{
     clock::coarse_now,
     connection::{Connection, Lost},
     drain::{drain, drain_full, hand_over, take_back, take_over},
-    file::{AT_END, Access, Cost, Drains, Link, Log, OpenFile},
+    file::{AT_END, Access, OpenFile},
     locked::Locked,
+    log::{Cost, Drains, Log},
     proc::link_of,
-    slots::{Holder, Slot},
+    slot::{Link, Slot},
+    slots::Holder,
 };
 
 /// Length of a log that its client drains, bytes: what a core's cache holds beside the program.
@@ -88,7 +90,6 @@ pub(crate) fn link(
     if connection.is_lost() || connection.session.shared().is_closing() {
         return Err(Reason::DaemonLost);
     }
-    debug_assert!(file.link.is_none() && file.log.is_none(), "a file has one link");
     let is_own = file.drains() == Drains::Here;
     let log = if with_log { Some(new_log(connection, file).ok_or(Reason::Credit)?) } else { None };
     let Some(slot) = Slot::take(connection, Holder::Daemon) else {
@@ -113,8 +114,7 @@ pub(crate) fn link(
         log.inspect(|log| give_log(connection, log));
         return Err(reason);
     }
-    file.link = Some(slot.into_link(true));
-    file.log = log;
+    file.state.link_to(slot.into_link(true), log);
     if inodes.tell(file.device, file.inode).count() > 1 {
         // Somebody else has staged, or is about to, to this inode or to one with its hash. Each of
         // us sees the other here, and the daemon, which knows both by then, demotes us if it is the
@@ -129,14 +129,13 @@ pub(crate) fn link(
 
 /// Gives a file that is linked without a log, to be read, a log to be written.
 pub(crate) fn attach(file: &mut OpenFile, link: Link) -> Result<(), Reason> {
-    debug_assert!(file.log.is_none(), "a file has one log");
     let log = new_log(link.connection, file).ok_or(Reason::Credit)?;
     link.shared.set_drained_by_client(log.is_own());
     let request =
         Request::Attach { file: link.slot, arena_at: log.at, len: log.producer.capacity() };
     match link.connection.call(request) {
         Ok(Ok(_)) => {
-            file.log = Some(log);
+            file.state.attach(log);
             Ok(())
         }
         Ok(Err(_)) => {
@@ -295,7 +294,7 @@ pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result
 /// Gives a file whose large writes are staged a log that is as long as there is memory for, which
 /// the daemon drains. Where it does not get one, the next write finds out why.
 pub(crate) fn lengthen(file: &mut OpenFile) {
-    let Some((link, log)) = file.link.zip(file.log.as_mut()) else { return };
+    let Some((link, log)) = file.state.staging() else { return };
     if !log.is_own() && log.producer.capacity() > DAEMONS_LEN {
         return;
     }
@@ -352,20 +351,22 @@ pub(crate) fn flush(link: Link, log: &mut Log, upto: u64) -> Result<(), Lost> {
 /// kernel has the position. What the drain owes is kept in the file.
 pub(crate) fn unlink(locked: &mut Locked) {
     let (fd, entry, file) = (locked.borrow(), locked.entry, &mut *locked.file);
-    let Some(link) = file.link else { return };
-    if let Some(log) = &mut file.log {
+    let Some(link) = file.state.link() else { return };
+    if let Some((_, log)) = file.state.staging() {
         // What is refused here the daemon tries once more, and then says so.
         match drain(link, log, fd) {
             Ok(()) | Err(_) => {}
         }
     }
-    match link.connection.call(Request::Close { file: link.slot }) {
+    let closed = link.connection.call(Request::Close { file: link.slot });
+    let is_lost = closed.is_err();
+    match closed {
         Ok(_) => {
             if link.is_counted {
                 link.connection.job.shared().inodes.remove(file.device, file.inode);
             }
             let error = take_error(link);
-            if let Some(log) = &mut file.log {
+            if let Some((_, log)) = file.state.staging() {
                 if log.producer.refresh(link.shared) > 0 && error.is_none() {
                     // The daemon has no such file, and drains nothing of it.
                     take_over(link, log, fd);
@@ -376,15 +377,15 @@ pub(crate) fn unlink(locked: &mut Locked) {
             link.end();
         }
         Err(Lost) => {
-            if file.is_placeholder() {
+            if file.state.is_placeholder() {
                 link.connection.await_exit();
             }
-            let real = if file.is_placeholder() { reopen(fd.as_raw_fd(), file).ok() } else { None };
-            if let Some(log) = &mut file.log {
+            let real =
+                if file.state.is_placeholder() { reopen(fd.as_raw_fd(), file).ok() } else { None };
+            if let Some((_, log)) = file.state.staging() {
                 take_over(link, log, real.as_ref().map_or(fd, AsFd::as_fd));
             }
             file.owed = file.owed.or(take_error(link));
-            file.left = Some(Reason::DaemonLost);
         }
     }
     while entry.is_staged.load(Ordering::Acquire) {
@@ -395,7 +396,7 @@ pub(crate) fn unlink(locked: &mut Locked) {
             entry.position.compare_exchange(position, AT_END, Ordering::Relaxed, Ordering::Relaxed);
         entry.is_staged.store(given.is_err(), Ordering::Release);
     }
-    (file.link, file.log) = (None, None);
+    if is_lost { file.state.lose() } else { file.state.unlink() }
 }
 
 /// A real descriptor of the file behind a placeholder, without asking a daemon.
@@ -447,7 +448,12 @@ fn new_log(connection: &Connection, file: &OpenFile) -> Option<Log> {
     log(len).or_else(|| log(LOG_MIN))
 }
 
-fn log_of(connection: &Connection, len: u64, drains: Drains, device: u64) -> Option<Log> {
+pub(crate) fn log_of(
+    connection: &Connection,
+    len: u64,
+    drains: Drains,
+    device: u64,
+) -> Option<Log> {
     debug_assert!(len.is_power_of_two(), "positions wrap by a mask");
     let mut arena = connection.arena.lock().ok()?;
     let at = arena.take(len)?;

@@ -83,9 +83,10 @@ impl Client {
             return;
         };
         let is_its = file.generation == id.generation;
-        let OpenFile { link, log, .. } = &mut *file;
-        let log = log.as_mut().filter(|log| is_its && log.producer.waiting() > 0);
-        let Some((link, log)) = link.zip(log) else { return };
+        let staging = file.state.staging().filter(|_| is_its);
+        let Some((link, log)) = staging.filter(|(_, log)| log.producer.waiting() > 0) else {
+            return;
+        };
         let head = log.producer.head();
         log.traced_to = head;
         let at = link.at();
@@ -148,7 +149,7 @@ impl Client {
         }
         let (pid, closed) = (self.watch.recorder.pid(), now_ns());
         let (device, inode) = (file.device, file.inode);
-        let has_name = !file.is_remote();
+        let has_name = !file.state.is_remote();
         let mut path = [0; PATH_MAX];
         let path = if has_name { name_of(file.fd, &mut path) } else { &[] };
         self.watch.recorder.record(|line| {

@@ -23,9 +23,10 @@ use crate::{
     client::Client,
     clock::coarse_now,
     connection::{Lane, Lost, Sent},
-    file::{Link, OpenFile},
     locked::Locked,
     pieces::partial,
+    slot::Link,
+    state::{Served, State, Version, Window},
 };
 
 /// Bytes the daemon reads ahead of a sequential reader,
@@ -36,31 +37,6 @@ const WINDOW_SHARE: u64 = 8;
 /// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
 const WINDOW_AGE: Duration = Duration::from_millis(10);
 
-/// Seconds and nanoseconds of a file's last change.
-type Version = (i64, i64);
-
-/// Read-ahead of the daemon for the program, in the arena.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    /// Start in the arena, bytes.
-    at: u64,
-    len: u64,
-    /// File offset of the first byte.
-    from: u64,
-    /// Bytes that were asked for, and
-    asked: u64,
-    /// bytes that were read: fewer only at the end of the file.
-    filled: u64,
-    /// When they were asked for, by the coarse clock.
-    filled_at: Duration,
-    /// The file's version then; without one only the read that asked is served.
-    version: Option<Version>,
-    /// How often all that was read ahead had been forgotten before it was asked for.
-    forgotten: u64,
-    /// The daemon does not read by itself, but asks a server.
-    is_remote: bool,
-}
-
 impl Client {
     /// There is a lock, or a name that may be one, or a file has changed: what was read ahead of
     /// any file does not count. None is looked for: a thread that reads has its file for as long as
@@ -70,20 +46,20 @@ impl Client {
     }
 }
 
-impl OpenFile {
+impl State {
     /// Discards the read-ahead.
     pub(crate) fn empty_window(&mut self) {
-        if let Some(window) = self.window.as_mut() {
+        if let Some(window) = self.served().and_then(|served| served.window.as_mut()) {
             window.filled = 0;
         }
     }
 
     /// Gives the window's place in the arena back.
     pub(crate) fn release_window(&mut self) {
-        if let (Some(link), Some(window)) = (self.link, self.window.take()) {
-            if let Ok(mut arena) = link.connection.arena.lock() {
-                arena.give(window.at, window.len);
-            }
+        let Some(served) = self.served() else { return };
+        let Some(window) = served.window.take() else { return };
+        if let Ok(mut arena) = served.link.connection.arena.lock() {
+            arena.give(window.at, window.len);
         }
     }
 }
@@ -123,9 +99,11 @@ impl Locked {
 
     fn read_through(&mut self, buffer: &mut [u8], from: u64) -> Result<io::Result<usize>, Lost> {
         let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
-        let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
-        let is_mapped = client.mapped.has(file.device, file.inode) && !file.is_remote();
-        let Some(window) = window(link, file) else {
+        let is_remote = file.state.is_remote();
+        let is_mapped = client.mapped.has(file.device, file.inode) && !is_remote;
+        let Some(served) = file.state.served() else { return Ok(Err(Errno::BADF)) };
+        let link = served.link;
+        let Some(window) = window(served, is_remote) else {
             return self.read_by_block(link, buffer, from);
         };
         // Another node writes past this daemon.
@@ -215,13 +193,13 @@ impl Window {
     }
 }
 
-fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
-    if file.window.is_none() {
-        let mut arena = link.connection.arena.lock().ok()?;
+/// The window of a file that the daemon has open, if there is room for one.
+fn window(served: &mut Served, is_remote: bool) -> Option<&mut Window> {
+    if served.window.is_none() {
+        let mut arena = served.link.connection.arena.lock().ok()?;
         let len = WINDOW.min(arena.share(WINDOW_SHARE));
         let at = arena.take(len)?;
-        let is_remote = file.is_remote();
-        file.window = Some(Window {
+        served.window = Some(Window {
             at,
             len,
             from: 0,
@@ -233,7 +211,7 @@ fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
             is_remote,
         });
     }
-    file.window.as_mut()
+    served.window.as_mut()
 }
 
 /// A large read in pieces of half a window: the daemon fills one half while the other is copied.

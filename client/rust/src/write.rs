@@ -15,11 +15,13 @@ use crate::{
     client::Client,
     clock::{nanoseconds, now},
     drain::drain,
-    file::{AT_END, FileEntry, Link, Log},
+    file::{AT_END, FileEntry},
     limit::{exceeded, fitting},
     locked::Locked,
+    log::Log,
     pieces::total,
     proc::link_of,
+    slot::Link,
     staging::{self, Failure},
     table::{Entry, FileId},
     write_kernel::{kernel_write_pieces, write_rest},
@@ -170,7 +172,7 @@ impl Client {
             return Ok(0);
         }
         let start = reserve(entry, file.access.append, at, len as u64)?;
-        file.empty_window();
+        file.state.empty_window();
         let wrote = match by_block {
             None => file.stage(data, start),
             Some(link) => {
@@ -278,7 +280,7 @@ impl Locked {
     /// Why the program makes this write itself, of a file that it has open: it is as cheap to write
     /// as to copy, or would wait until it is drained.
     fn goes_directly(&mut self, data: &[&[u8]], at: Option<u64>) -> Option<Reason> {
-        if self.is_placeholder() || self.left.is_some() {
+        if self.state.is_placeholder() || self.state.left().is_some() {
             return None;
         }
         if self.access.direct {
@@ -290,14 +292,12 @@ impl Locked {
         let len = total(data);
         let config = self.client.config.get();
         let is_large = config.is_none_or(|config| len as u64 >= config.direct);
-        let waits = self.is_synchronous
-            || self.link.is_some_and(|link| link.shared.is_synchronous())
-            || config.is_some_and(|config| config.synchronous);
+        let waits = self.waits() || config.is_some_and(|config| config.synchronous);
         if is_large {
             return (waits || !self.stages_large(len)).then_some(Reason::Large);
         }
-        let log = self.log?;
-        let is_dear = || len >= LONG && self.is_dear_to_stage(&log);
+        let log = self.state.log()?;
+        let is_dear = || len >= LONG && self.is_dear_to_stage(log);
         if waits { Some(Reason::Synchronous) } else { is_dear().then_some(Reason::Large) }
     }
 
@@ -341,8 +341,8 @@ impl Locked {
     /// Has everything staged in the file, and tells what it is refused with.
     pub(crate) fn drained(&mut self) -> io::Result<()> {
         self.drain();
-        let owed = self.owed.take().or_else(|| self.link.and_then(staging::take_error));
-        if let Some(log) = self.log.as_mut().filter(|_| owed.is_some()) {
+        let owed = self.owed.take().or_else(|| self.state.link().and_then(staging::take_error));
+        if let Some((_, log)) = self.state.staging().filter(|_| owed.is_some()) {
             log.is_refused = true;
         }
         owed.map_or(Ok(()), Err)
@@ -350,14 +350,14 @@ impl Locked {
 
     /// Has the kernel write what cannot be staged.
     fn write_past(mut self, reason: Reason, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
-        if self.is_placeholder() {
+        if self.state.is_placeholder() {
             self.leave(reason);
         }
-        let (client, fd, is_remote) = (self.client, self.fd, self.is_remote());
+        let (client, fd, is_remote) = (self.client, self.fd, self.state.is_remote());
         client.settle_others(&mut self);
         // The kernel has the position of a file that is left for good. That of another one is about
         // to move, and nobody may take it before it has.
-        let mut kept = Some(self).filter(|file| file.left.is_none() || file.link.is_some());
+        let mut kept = Some(self).filter(|file| !file.state.is_over());
         let began = (reason == Reason::First).then(now);
         let len = client.kernel_write(fd, data, at)?;
         if let Some((began, file)) = began.zip(kept.as_mut()) {
@@ -385,8 +385,7 @@ impl Locked {
     fn stage(&mut self, data: &[&[u8]], start: u64) -> io::Result<usize> {
         let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
         let (len, whole_max) = (total(data), append::whole_max(file));
-        let ready = file.link.zip(file.log.as_mut());
-        let (link, log) = invariant!(some ready, "a file that stages has a log",
+        let (link, log) = invariant!(some file.state.staging(), "a file that stages has a log",
             else return Err(Errno::IO));
         refused(link, log, fd).map_or(Ok(()), Err)?;
         let mut staged = staging::accept(link, log, fd, data, start, whole_max);

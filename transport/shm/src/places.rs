@@ -44,7 +44,7 @@ const _: () = assert!(size_of::<Entry>() == 192);
 pub type PlaceWords = [u64; PLACE_WORDS];
 
 /// A state of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     entry: u32,
     sequence: u64,

@@ -1,0 +1,150 @@
+//! The staging log of an open file, as its producer has it, and the side that drains it.
+
+use core::time::Duration;
+
+use shm::{
+    Costs,
+    staging::{FileSlot, Producer},
+};
+
+/// The side that drains a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drains {
+    /// The client, when it is full.
+    Here,
+    /// The daemon, ahead of a client that could: the file system is slow.
+    Ahead,
+    /// The daemon, by its ring past the page cache, beside a client that could.
+    Beside,
+    /// The daemon: the client has no descriptor of the file, or its writes are large.
+    AtDaemon,
+}
+
+impl Drains {
+    /// A KiB that takes longer keeps a program waiting for more than memory: the daemon drains
+    /// ahead of it, ns. Below the second the program drains its log itself again.
+    const AHEAD_KIB_NS: (u64, u64) = (4_000, 2_000);
+
+    /// True if the daemon is to drain a log of `device` ahead of its client, or still is. All
+    /// processes of the job have found what decides: a thread that lost its core in a few drains
+    /// changes nothing.
+    pub(crate) fn is_ahead(self, costs: &Costs, device: u64) -> bool {
+        let (is_so, (above, below)) = (self != Self::Here, Self::AHEAD_KIB_NS);
+        let kib_ns = costs.of(device).and_then(|cost| cost.kib_ns);
+        kib_ns.map_or(is_so, |kib_ns| kib_ns > if is_so { below } else { above })
+    }
+}
+
+/// A file's staging log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Log {
+    /// Start in the arena, bytes.
+    pub(crate) at: u64,
+    pub(crate) producer: Producer,
+    pub(crate) drains: Drains,
+    /// The program was told that staged bytes are refused: nothing more is accepted before they are
+    /// in the file.
+    pub(crate) is_refused: bool,
+    /// Device number of its file.
+    pub(crate) device: u64,
+    /// Average cost of its drains.
+    pub(crate) drain_cost: Cost,
+    /// Log position up to which the daemon was told to hurry.
+    pub(crate) kicked: u64,
+    /// End of the last staged write that a trace shows; 0 once it is drained.
+    pub(crate) traced_to: u64,
+    /// Log position up to which staged bytes are in the counters.
+    pub(crate) counted: u64,
+    /// When the daemon was last seen to live, by the coarse clock.
+    pub(crate) looked_at: Duration,
+    /// File range that holds everything staged since the log was last seen empty.
+    pub(crate) dirty: (u64, u64),
+}
+
+impl Log {
+    /// True if the client drains it when it is full.
+    pub(crate) fn is_own(&self) -> bool {
+        self.drains == Drains::Here
+    }
+
+    /// Remembers that `len` bytes at `at` were staged.
+    pub(crate) fn note(&mut self, at: u64, len: u64) {
+        debug_assert!(len > 0, "staged bytes have a range");
+        let (from, to) = self.dirty;
+        self.dirty = (from.min(at), to.max(at.saturating_add(len)));
+    }
+
+    /// True if something staged for `from..to` may not be in the file yet.
+    pub(crate) fn is_dirty(&mut self, shared: &FileSlot, from: u64, to: u64) -> bool {
+        if self.producer.waiting() > 0 && self.producer.refresh(shared) == 0 {
+            self.dirty = (u64::MAX, 0);
+        }
+        self.producer.waiting() > 0 && from < self.dirty.1 && to > self.dirty.0
+    }
+}
+
+/// Average cost of moving bytes, in ns for a KiB. A thread that lost its core in between
+/// says little: no time counts for more than twice what was known before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    mean: u64,
+    samples: u32,
+}
+
+impl Cost {
+    pub(crate) const UNKNOWN: Self = Self { mean: 0, samples: 0 };
+    /// A copy within the core's cache, measured as 30 to 70 ns.
+    const COPY: u64 = 50;
+    /// How many times say enough; and how much a later one counts for.
+    const ENOUGH: u32 = 4;
+    const WEIGHT: u64 = 8;
+
+    /// Learns what moving `len` bytes took.
+    pub(crate) fn learn(&mut self, len: u64, time: Duration) {
+        debug_assert!(len > 0, "a cost is of bytes");
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let cost = ns.saturating_mul(1024) / len.max(1);
+        self.samples = self.samples.saturating_add(1);
+        let weight = u64::from(self.samples).min(Self::WEIGHT);
+        let cost = if self.samples == 1 { cost } else { cost.min(self.mean * 2) };
+        self.mean = (self.mean * (weight - 1) + cost) / weight;
+    }
+
+    /// True if bytes cost less by themselves than copied and moved at the cost of `moved`.
+    pub(crate) fn is_below_copied(self, moved: Self) -> bool {
+        let is_known = self.samples.min(moved.samples) >= Self::ENOUGH;
+        is_known && self.mean <= moved.mean + Self::COPY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn learn(costs: &Costs, kib_ns: u64, times: usize) {
+        (0..times).for_each(|_| costs.learn(7, MIB, kib_ns << 10));
+    }
+
+    #[test]
+    fn daemon_drains_ahead_where_the_file_system_is_slow_and_as_long_as_it_is() {
+        let costs = Costs::default();
+        assert!(!Drains::Here.is_ahead(&costs, 7), "nothing is known");
+        learn(&costs, 9_000, 4);
+        assert!(Drains::Here.is_ahead(&costs, 7) && !Drains::Here.is_ahead(&costs, 8));
+        learn(&costs, 3_000, 40);
+        assert!(Drains::Ahead.is_ahead(&costs, 7), "it stays, in between");
+        assert!(!Drains::Here.is_ahead(&costs, 7));
+        learn(&costs, 300, 40);
+        assert!(!Drains::Ahead.is_ahead(&costs, 7));
+    }
+
+    #[test]
+    fn thread_that_lost_its_core_in_some_drains_drains_on() {
+        let costs = Costs::default();
+        learn(&costs, 300, 8);
+        learn(&costs, 40_000, 8);
+        assert!(!Drains::Here.is_ahead(&costs, 7));
+    }
+}

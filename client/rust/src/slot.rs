@@ -1,0 +1,104 @@
+//! One file's slot at the daemon: taken for a file that is about to be opened, and the open file's
+//! link to the daemon from then on.
+
+use core::fmt;
+
+use shm::staging::FileSlot;
+
+use crate::{connection::Connection, recorder::At, slots::Holder};
+
+/// A slot that no other file gets until this is dropped.
+pub(crate) struct Slot {
+    connection: &'static Connection,
+    number: u32,
+    shared: &'static FileSlot,
+    /// True if this is one of its users.
+    is_held: bool,
+}
+
+impl Slot {
+    /// Takes a slot, for a file of which nothing is staged, and `of` which there are so many.
+    pub(crate) fn take(connection: &'static Connection, of: Holder) -> Option<Self> {
+        let number = connection.slots.lock().ok()?.take(of)?;
+        let shared = connection.session.shared().file(number as usize)?;
+        shared.reset();
+        Some(Self { connection, number, shared, is_held: true })
+    }
+
+    pub(crate) fn connection(&self) -> &'static Connection {
+        self.connection
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn shared(&self) -> &'static FileSlot {
+        self.shared
+    }
+
+    /// True if it stays taken. Else this thread's code was interrupted while it had the slots, and
+    /// none changes hands before that goes on.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Makes it an open file's, until the link is [ended](Link::end).
+    pub(crate) fn into_link(mut self, is_counted: bool) -> Link {
+        debug_assert!(self.is_held, "slot {} was taken", self.number);
+        self.is_held = false;
+        let Self { connection, number, shared, .. } = self;
+        Link { connection, slot: number, shared, is_counted }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.is_held {
+            if let Ok(mut slots) = self.connection.slots.lock() {
+                slots.give(self.number);
+            }
+        }
+    }
+}
+
+/// A file's slot at the daemon.
+#[derive(Clone, Copy)]
+pub(crate) struct Link {
+    pub(crate) connection: &'static Connection,
+    pub(crate) slot: u32,
+    pub(crate) shared: &'static FileSlot,
+    /// True if this side counts the file in the table of inodes; else the daemon does.
+    pub(crate) is_counted: bool,
+}
+
+impl Link {
+    /// The slot, as a trace names it.
+    pub(crate) fn at(self) -> At {
+        At { session: self.connection.number(), place: self.slot as usize }
+    }
+
+    /// Keeps the slot for a request that is made while its file, which is locked now, is not: if
+    /// another thread ends the link meanwhile the request is refused with `EBADF`.
+    pub(crate) fn keep(self) -> Slot {
+        let slots = self.connection.slots.lock();
+        let is_held = slots.map(|mut slots| slots.hold(self.slot)).is_ok();
+        self.slot(is_held)
+    }
+
+    /// The daemon has let go of the file: its slot may be another one's.
+    pub(crate) fn end(self) {
+        drop(self.slot(true));
+    }
+
+    fn slot(self, is_held: bool) -> Slot {
+        let Self { connection, slot, shared, .. } = self;
+        Slot { connection, number: slot, shared, is_held }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
