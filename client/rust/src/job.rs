@@ -1,0 +1,91 @@
+//! The memory that all processes of the job share, and when a process asks for a daemon by it.
+
+use core::{sync::atomic::Ordering, time::Duration};
+
+use rustix::fs::{self, Mode, OFlags};
+use shm::Job;
+
+use crate::{
+    client::Client, clock::nanoseconds, config::PATH_MAX, connection::knock, sessions::Reach,
+    socket::with_one_more,
+};
+
+/// Cost of a session to a process, in costs of staging one file.
+const SESSION_COST: u32 = 10;
+/// Cost of starting and ending a daemon, in costs of staging one file.
+const DAEMON_COST: u32 = 64;
+
+impl Client {
+    /// Returns the memory that all processes of the job share, if its daemon lives.
+    #[inline]
+    pub(crate) fn job(&'static self) -> Option<&'static Job> {
+        match self.job.get() {
+            Some(Some(job)) => Some(job),
+            _ => self.open_job(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_job(&'static self) -> Option<&'static Job> {
+        if let Some(connection) = self.connected() {
+            return Some(&connection.job);
+        }
+        let config = self.active()?;
+        if self.job.get().is_some() {
+            return None;
+        }
+        // The daemon's folder has a link to the job segment, by way of the daemon's own in `/proc`.
+        let mut path = [0; PATH_MAX];
+        let link = config.path_of(b"job", &mut path)?;
+        let opened =
+            with_one_more(|| fs::open(link, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()));
+        let job = match opened.and_then(Job::open) {
+            Ok(job) => self.job.set(Some(job)).ok().and_then(Option::as_ref),
+            // To a process of another container, which is to be asked then.
+            Err(_) if fs::lstat(link).is_ok() => {
+                self.connection().map(|connection| &connection.job)
+            }
+            Err(_) => None,
+        };
+        if job.is_none() && self.sessions.reach() != Reach::WithoutNumber {
+            match self.job.set(None) {
+                Ok(_) | Err(_) => {}
+            }
+        }
+        job
+    }
+
+    /// True if a session is there, or small writes have taken as long as making one does: that is
+    /// so many times what staging a file costs.
+    pub(crate) fn repays_session(&'static self, stage_after: Duration) -> bool {
+        let session = nanoseconds(stage_after.saturating_mul(SESSION_COST));
+        self.connected().is_some() || self.spent_ns.load(Ordering::Relaxed) >= session
+    }
+
+    /// True if the daemon serves. One that is yet to be started is once that is repaid: small
+    /// writes of the job's processes have taken as long, or this one `is_urgent`.
+    pub(crate) fn has_daemon(&'static self, stage_after: Duration, is_urgent: bool) -> bool {
+        if self.connected().is_some() {
+            return true;
+        }
+        // Where the segment cannot be opened the connection tells.
+        let Some(job) = self.job() else { return true };
+        if job.shared().served.load(Ordering::Acquire) != 0 {
+            return true;
+        }
+        let spent = self.spent_ns.load(Ordering::Relaxed);
+        let untold = spent.saturating_sub(self.told_ns.load(Ordering::Relaxed));
+        if !is_urgent && untold < nanoseconds(stage_after.saturating_mul(SESSION_COST)) {
+            return false;
+        }
+        self.told_ns.store(spent, Ordering::Relaxed);
+        let before = job.shared().spent_ns.fetch_add(untold, Ordering::Relaxed);
+        let of_job = before.saturating_add(untold);
+        let is_repaid = is_urgent || of_job >= nanoseconds(stage_after.saturating_mul(DAEMON_COST));
+        if is_repaid && !self.has_knocked.swap(true, Ordering::Relaxed) {
+            self.active().into_iter().for_each(knock);
+        }
+        false
+    }
+}

@@ -1,0 +1,207 @@
+//! The process's sessions with its daemon, one after the other: the child of a fork begins without
+//! one, and may look at those of its parents.
+//!
+//! | state | meaning |
+//! |---|---|
+//! | untried | there is no session; a call that needs one connects |
+//! | without number | the program had taken all numbers of descriptors; the next call tries again |
+//! | full | the daemon had no room; that is not tried again |
+//! | unreachable | no daemon serves this process; that is not tried again |
+//! | connected | there is a session, and its daemon lived when it was last looked at |
+//! | swept | the daemon is lost, and this process has taken over every file |
+//!
+//! The transitions, as a test walks them. Nothing else changes a state.
+//!
+//! | event | transitions |
+//! |---|---|
+//! | connect | untried -> connected, without number -> connected |
+//! | lack number | untried -> without number |
+//! | refuse | untried -> full, without number -> full |
+//! | fail | untried -> unreachable, without number -> unreachable |
+//! | sweep | connected -> swept |
+//! | fork | connected -> untried, swept -> untried |
+
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use shm::{Lock, Once};
+
+use crate::{connection::Connection, tables::Tables};
+
+/// Sessions that a chain of forks can have one after the other: each child needs its own.
+const SESSIONS_MAX: usize = 16;
+
+/// The state of a process towards its daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Untried,
+    WithoutNumber,
+    Full,
+    Unreachable,
+    Connected,
+    Swept,
+}
+
+/// What changes the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A session was made.
+    Connect,
+    /// No number of a descriptor was free.
+    LackNumber,
+    /// The daemon had no room.
+    Refuse,
+    /// There is no daemon, or it serves others.
+    Fail,
+    /// This process takes over every file of a lost daemon.
+    Sweep,
+    /// This process is the child of a fork.
+    Fork,
+}
+
+impl Reach {
+    const ALL: [Self; 6] = [
+        Self::Untried,
+        Self::WithoutNumber,
+        Self::Full,
+        Self::Unreachable,
+        Self::Connected,
+        Self::Swept,
+    ];
+
+    /// True if a call that needs a session connects.
+    pub(crate) const fn may_connect(self) -> bool {
+        matches!(self, Self::Untried | Self::WithoutNumber)
+    }
+
+    /// The state after an event; `None` where it changes nothing.
+    const fn after(self, event: Event) -> Option<Self> {
+        match (self, event) {
+            (Self::Untried | Self::WithoutNumber, Event::Connect) => Some(Self::Connected),
+            (Self::Untried, Event::LackNumber) => Some(Self::WithoutNumber),
+            (Self::Untried | Self::WithoutNumber, Event::Refuse) => Some(Self::Full),
+            (Self::Untried | Self::WithoutNumber, Event::Fail) => Some(Self::Unreachable),
+            (Self::Connected, Event::Sweep) => Some(Self::Swept),
+            (Self::Connected | Self::Swept, Event::Fork) => Some(Self::Untried),
+            _ => None,
+        }
+    }
+}
+
+/// The sessions of this process and of those it was forked from.
+pub(crate) struct Sessions {
+    connections: [Once<Connection>; SESSIONS_MAX],
+    tables: [Tables; SESSIONS_MAX],
+    /// Index of this process's connection; beyond the last: none any more.
+    current: AtomicUsize,
+    reach: AtomicU8,
+    /// Held while a session is made.
+    pub(crate) connecting: Lock<()>,
+}
+
+impl Sessions {
+    pub(crate) const fn new() -> Self {
+        Self {
+            connections: [const { Once::new() }; SESSIONS_MAX],
+            tables: [const { Tables::new() }; SESSIONS_MAX],
+            current: AtomicUsize::new(0),
+            reach: AtomicU8::new(Reach::Untried as u8),
+            connecting: Lock::new(()),
+        }
+    }
+
+    /// This process's connection, if there is one already.
+    #[inline]
+    pub(crate) fn current(&self) -> Option<&Connection> {
+        self.connections.get(self.current.load(Ordering::Acquire))?.get()
+    }
+
+    /// The place of this process's connection, and its tables.
+    pub(crate) fn place(&self) -> Option<(&Once<Connection>, &Tables)> {
+        let current = self.current.load(Ordering::Acquire);
+        self.connections.get(current).zip(self.tables.get(current))
+    }
+
+    /// Every connection that there was; this process's first, if it has one, then its parents'.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Connection> {
+        let count = self.current.load(Ordering::Acquire) + 1;
+        self.connections.iter().take(count).rev().filter_map(Once::get)
+    }
+
+    /// The state by now.
+    pub(crate) fn reach(&self) -> Reach {
+        decoded(self.reach.load(Ordering::Acquire))
+    }
+
+    /// Notes an event. Returns whether the state was another one before.
+    pub(crate) fn note(&self, event: Event) -> bool {
+        let after = |reach| decoded(reach).after(event).map(|reach| reach as u8);
+        self.reach.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok()
+    }
+
+    /// In the child of a fork: it begins without a connection, also where its parent was making
+    /// one.
+    pub(crate) fn fork(&self) {
+        if let Some((_, tables)) = self.place() {
+            tables.break_open();
+        }
+        self.all().for_each(Connection::forget_uses);
+        if let Some(connection) = self.current() {
+            connection.abandon();
+            self.current.fetch_add(1, Ordering::AcqRel);
+        }
+        self.connecting.break_open();
+        self.note(Event::Fork);
+    }
+}
+
+fn decoded(reach: u8) -> Reach {
+    Reach::ALL.get(usize::from(reach)).copied().unwrap_or(Reach::Unreachable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    const STATES: [&str; 6] =
+        ["untried", "without number", "full", "unreachable", "connected", "swept"];
+    const EVENTS: [(&str, Event); 6] = [
+        ("connect", Event::Connect),
+        ("lack number", Event::LackNumber),
+        ("refuse", Event::Refuse),
+        ("fail", Event::Fail),
+        ("sweep", Event::Sweep),
+        ("fork", Event::Fork),
+    ];
+
+    /// The transitions of an event by the table in this file's head.
+    fn documented(event: &str) -> Vec<(&'static str, &'static str)> {
+        let rows = include_str!("sessions.rs").lines();
+        let rows = rows.filter_map(|line| line.strip_prefix("//! | ")?.strip_suffix(" |"));
+        let mut rows = rows.filter_map(|row| row.split_once(" | "));
+        let (_, edges) = rows.rfind(|row| row.0 == event).expect("a row of the table");
+        edges.split(", ").map(|edge| edge.split_once(" -> ").expect("an edge")).collect()
+    }
+
+    #[test]
+    fn every_event_leads_where_the_table_says() {
+        static SESSIONS: Sessions = Sessions::new();
+        for (name, event) in EVENTS {
+            let edges = documented(name);
+            for (from, state) in STATES.iter().zip(Reach::ALL) {
+                SESSIONS.reach.store(state as u8, Ordering::Relaxed);
+                let to = edges.iter().find(|edge| edge.0 == *from).map(|edge| edge.1);
+                assert_eq!(SESSIONS.note(event), to.is_some(), "{name} of {from}");
+                let reached = STATES[SESSIONS.reach() as usize];
+                assert_eq!(reached, to.unwrap_or(from), "{name} of {from}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_process_without_a_final_answer_connects() {
+        let may = Reach::ALL.into_iter().filter(|reach| reach.may_connect());
+        assert_eq!(may.collect::<Vec<_>>(), [Reach::Untried, Reach::WithoutNumber]);
+    }
+}
