@@ -7,23 +7,21 @@
 //! file: the daemon opens it by its inode number, and it is a remote file from then on.
 //! [`Client::locked`] does so for every call that does not know of bundles.
 
-mod log;
-
 use core::sync::atomic::Ordering;
 
 use rustix::{
     fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
     fs::{Mode, OFlags},
     io::{self, Errno},
-    time::{ClockId, clock_gettime},
+    thread::{NanosleepRelativeResult, nanosleep, sched_yield},
+    time::{ClockId, Timespec, clock_gettime},
 };
 use shm::{Epochs, NameHash, copy::copy_out};
-use wire::{Counter, CreateFlags, Record, Request, Status, Uses};
+use wire::{Counter, CreateFlags, Record, Request, Status};
 
-pub(crate) use self::log::Bundle;
 use crate::{
     client::Client,
-    connection::Connection,
+    connection::{Bundle, Connection, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases},
     file::{self, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
@@ -33,12 +31,11 @@ use crate::{
     table::{Entry, FileId},
 };
 
-/// Longer files are promoted, bytes.
-const LEN_MAX: u64 = 256 << 10;
-/// Longest path of a folder in which files are made so.
-pub(crate) const FOLDER_LEN_MAX: usize = 512;
-/// Folders that a process has leases of at a time.
-const LEASES: usize = 64;
+/// Rounds for which room is waited for by yielding, then by sleeping, before the daemon is asked.
+const YIELDS: u32 = 20;
+const SLEEPS: u32 = 1000;
+const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
+
 /// Flags of an open that a bundle can serve.
 const BUNDLED: OFlags = OFlags::WRONLY
     .union(OFlags::RDWR)
@@ -55,62 +52,9 @@ const BUNDLED: OFlags = OFlags::WRONLY
 pub(crate) const LARGE_FILE: u32 =
     if cfg!(target_arch = "aarch64") { 0o40_0000 } else { 0o10_0000 };
 
-/// Leases of the folders in which files may be made.
-#[derive(Debug)]
-pub(crate) struct Leases {
-    all: [Lease; LEASES],
-    /// The one to be forgotten next.
-    next: usize,
-}
-
-/// A folder in which files may be made as long as no folder changes.
-#[derive(Clone, Copy, Debug)]
-struct Lease {
-    path: [u8; FOLDER_LEN_MAX],
-    len: usize,
-    folder: u64,
-    device: u64,
-    /// Key of the hashes of its names.
-    key: u64,
-    /// The next number for a file of this folder, and the end of those that there are.
-    number: u64,
-    end: u64,
-    epoch: u64,
-    /// The daemon gives none.
-    is_refused: bool,
-    /// There was no such folder at this epoch of names.
-    missing: Option<u64>,
-    /// The daemon lets files be made there.
-    may_make: bool,
-    /// Purpose of the lease, as asked for.
-    uses: Uses,
-    /// Open files that were made in it: as long as there are some it is not forgotten.
-    open_count: usize,
-}
-
 impl Lease {
-    const NONE: Self = Self {
-        path: [0; FOLDER_LEN_MAX],
-        len: 0,
-        folder: 0,
-        device: 0,
-        key: 0,
-        number: 0,
-        end: 0,
-        epoch: 0,
-        is_refused: false,
-        missing: None,
-        may_make: false,
-        uses: Uses { reads: false, makes: false },
-        open_count: 0,
-    };
-
-    fn path(&self) -> &[u8] {
-        self.path.get(..self.len).unwrap_or_default()
-    }
-
     /// Asks for it.
-    fn renew(&mut self, client: &'static Client, (now, makes): (Epochs, bool)) {
+    fn renew(&mut self, client: &'static Client, now: Epochs, makes: bool) {
         // Until a folder changes: that is what may have had it refused.
         (self.is_refused, self.epoch, self.missing) = (true, now.folders, None);
         self.uses.reads |= !makes;
@@ -141,17 +85,14 @@ impl Lease {
 }
 
 impl Leases {
-    pub(crate) const fn new() -> Self {
-        Self { all: [Lease::NONE; LEASES], next: 0 }
-    }
-
     /// The lease of a folder, asked for if there is none that holds; of one in which a file can be
     /// made if that is what it is for.
     pub(crate) fn find(
         &mut self,
         client: &'static Client,
         folder: &[u8],
-        (now, makes): (Epochs, bool),
+        now: Epochs,
+        makes: bool,
     ) -> Option<usize> {
         let known = self.all.iter().position(|lease| lease.path() == folder);
         let index = known.or_else(|| self.forget())?;
@@ -165,25 +106,57 @@ impl Leases {
         let is_new = if makes { !lease.uses.makes } else { !lease.uses.reads };
         let is_over = lease.epoch != now.folders && !is_missing;
         if known.is_none() || is_used_up || is_new || is_over {
-            lease.renew(client, (now, makes));
+            lease.renew(client, now, makes);
         }
         let holds = !lease.is_refused && lease.epoch == now.folders;
         Some(index).filter(|_| holds && (lease.may_make || !makes))
     }
+}
 
-    /// The key of the hashes of a folder's names, and its device and inode.
-    pub(crate) fn named_by(&self, index: usize) -> Option<(u64, (u64, u64))> {
-        let lease = self.all.get(index)?;
-        Some((lease.key, (lease.device, lease.folder)))
+impl Bundle {
+    /// Waits for room for a record of `len` bytes and `data_len` bytes, and padding.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the daemon is lost.
+    pub(super) fn make_room(
+        &mut self,
+        client: &'static Client,
+        connection: &Connection,
+        lease: usize,
+        len: usize,
+        data_len: u64,
+    ) -> Result<(), Errno> {
+        let mut round = 0;
+        while !self.has_room(len, data_len).ok_or(Errno::IO)? {
+            self.refresh(connection);
+            if self.has_room(len, data_len).ok_or(Errno::IO)? {
+                break;
+            }
+            match round {
+                0 => connection.announce(),
+                1..YIELDS => sched_yield(),
+                YIELDS..SLEEPS => {
+                    let (NanosleepRelativeResult::Ok | _) = nanosleep(&SLEEP);
+                }
+                // It takes in all there is, or is found to be lost.
+                _ => self.flush(client, lease)?,
+            }
+            round += 1;
+        }
+        Ok(())
     }
 
-    /// A place for another lease.
-    fn forget(&mut self) -> Option<usize> {
-        let places = (self.next..LEASES).chain(0..self.next);
-        let free = |index: &usize| self.all.get(*index).is_some_and(|lease| lease.open_count == 0);
-        let index = places.into_iter().find(free)?;
-        self.next = (index + 1) % LEASES;
-        Some(index)
+    /// Has all that is published taken in, by a call on the folder that a lease is of.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the daemon is lost.
+    pub(super) fn flush(&self, client: &'static Client, lease: usize) -> Result<(), Errno> {
+        let path = self.leases.all.get(lease).map_or(&b"/"[..], Lease::path);
+        let request = |path_len| Request::Access { path_len, mode: 0 };
+        // What that call says is nothing to the file.
+        client.ask(path, &[], request).map(drop).ok_or(Errno::IO)
     }
 }
 
@@ -216,7 +189,7 @@ impl Client {
             return Some(Err(errno));
         }
         let before = names.epochs();
-        let index = bundle.leases.find(self, folder, (before, true))?;
+        let index = bundle.leases.find(self, folder, before, true)?;
         let lease = bundle.leases.all.get(index)?;
         if !names.may_claim(NameHash::new(lease.key, name)) {
             return None;
@@ -228,7 +201,7 @@ impl Client {
         };
         let slot = Slot::take(connection, Holder::Server)?;
         let wanted = Wanted { name, flags, mode: mode - self.umask.get(), lease: index, before };
-        let id = self.make_bundled(connection, &mut bundle, (slot, &fd), &wanted)?;
+        let id = self.make_bundled(connection, &mut bundle, slot, &fd, &wanted)?;
         drop(bundle);
         if !names.are_still(before) {
             if let Err(errno) = self.ask_whether_made(fd.as_raw_fd(), id) {
@@ -245,11 +218,12 @@ impl Client {
         &'static self,
         connection: &'static Connection,
         bundle: &mut Bundle,
-        (slot, fd): (Slot, &OwnedFd),
+        slot: Slot,
+        fd: &OwnedFd,
         wanted: &Wanted<'_>,
     ) -> Option<FileId> {
         let Wanted { name, flags, mode, lease: index, before } = *wanted;
-        bundle.make_room(self, (connection, index), (Record::LEN_MAX, 0)).ok()?;
+        bundle.make_room(self, connection, index, Record::LEN_MAX, 0).ok()?;
         let shared = connection.session.shared();
         let lease = bundle.leases.all.get_mut(index)?;
         let (inode, device, folder) = (lease.number, lease.device, lease.folder);
@@ -330,9 +304,8 @@ impl Locked {
             return self.promote().err().map(Err);
         };
         let record = Record::Data { inode: self.inode, len: u32::try_from(len).ok()? };
-        let room = (record.encoded_len(), len);
         let pushed = bundle.owed(connection).map_or(Ok(()), Err).and_then(|()| {
-            bundle.make_room(self.client, (connection, bundled.lease), room)?;
+            bundle.make_room(self.client, connection, bundled.lease, record.encoded_len(), len)?;
             bundle.push_data(connection, data, bundled.len == 0).ok_or(Errno::IO)?;
             bundle.push(connection, &record).ok_or(Errno::IO)
         });
@@ -371,9 +344,8 @@ impl Locked {
         };
         self.state.close();
         let record = Record::Close { inode: self.inode };
-        let room = (record.encoded_len(), 0);
         let pushed = bundle
-            .make_room(self.client, (connection, bundled.lease), room)
+            .make_room(self.client, connection, bundled.lease, record.encoded_len(), 0)
             .and_then(|()| bundle.push(connection, &record).ok_or(Errno::IO));
         bundle.publish(connection);
         let is_recalled = connection.session.shared().bundle.recalled() != bundled.recalled;
@@ -393,7 +365,7 @@ impl Locked {
     #[cold]
     pub(crate) fn promote(&mut self) -> io::Result<()> {
         let Some(bundled) = self.state.bundled() else { return self.promote_at_rest() };
-        self.open_by_number((bundled.link, bundled.lease))
+        self.open_by_number(bundled.link, bundled.lease)
     }
 
     /// Has the daemon open the file by its number, and lets go of the lease.
@@ -401,7 +373,7 @@ impl Locked {
     /// # Errors
     ///
     /// The daemon's: then the file is nobody's.
-    pub(crate) fn open_by_number(&mut self, (link, lease_index): (Link, usize)) -> io::Result<()> {
+    pub(crate) fn open_by_number(&mut self, link: Link, lease_index: usize) -> io::Result<()> {
         let inode = self.inode;
         let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
         let flags = OFlags::from_bits_retain(self.flags).difference(once).bits();
@@ -446,15 +418,6 @@ impl Connection {
     pub(crate) fn release_lease(&self, index: usize) {
         if let Ok(mut bundle) = self.bundle.lock() {
             bundle.leases.closed(index);
-        }
-    }
-}
-
-impl Leases {
-    /// A file that was made in one of them is not open by the bundle any more.
-    fn closed(&mut self, index: usize) {
-        if let Some(lease) = self.all.get_mut(index) {
-            lease.open_count = lease.open_count.saturating_sub(1);
         }
     }
 }

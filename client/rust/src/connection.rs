@@ -14,7 +14,10 @@
 //! that it was about to write ([`Connection::await_exit`]), others go on. One that cannot be
 //! killed, as from a container with processes of its own, is waited for.
 
+mod bundle;
 mod dial;
+mod shares;
+mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -33,20 +36,23 @@ use rustix::{
 use shm::{Guard, Job, LANES, Lock, Once, Session, lane::Requester, thread};
 use wire::{Message, Phase, Reason, Refusal, Registration, Reply, Request, Value};
 
-pub(crate) use self::dial::knock;
+use self::shares::Shares;
+pub(crate) use self::{
+    bundle::{Bundle, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases},
+    dial::knock,
+    shares::Source,
+    tables::Tables,
+};
 use crate::{
     arena::{self, Arena},
-    bundle::Bundle,
     clock::now,
     config::Config,
     host::Host,
     passing::send_with,
     patience::{Patience, look},
     recorder::{At, Recorder, Traced},
-    shares::Shares,
     slots::Slots,
     socket::OwnNumber,
-    tables::Tables,
     view,
 };
 

@@ -10,6 +10,8 @@ use core::{
 use rustix::{fs::OFlags, io::Errno};
 use shm::{Linked, Lock};
 
+use wire::FileFlags;
+
 use crate::{
     log::{Cost, Drains, Log},
     marks::identity,
@@ -81,6 +83,23 @@ pub(crate) struct Access {
     pub(crate) append: bool,
     /// `O_DIRECT`.
     pub(crate) direct: bool,
+}
+
+impl Access {
+    /// As the daemon is told.
+    pub(crate) fn flags(self) -> FileFlags {
+        let mut flags = FileFlags::default();
+        for (set, flag) in [
+            (self.append, FileFlags::APPEND),
+            (self.readable, FileFlags::READABLE),
+            (self.writable, FileFlags::WRITABLE),
+        ] {
+            if set {
+                flags = flags.with(flag);
+            }
+        }
+        flags
+    }
 }
 
 impl OpenFile {

@@ -13,12 +13,11 @@ use wire::{Counter, Reason};
 
 use crate::{
     client::Client,
-    drain::drain,
     locked::Locked,
     open::identify,
     rooms::Room,
     slot::Link,
-    staging::{self, Failure},
+    staging::{self, Failure, drain},
     table::Entry,
 };
 

@@ -123,7 +123,8 @@ impl Client {
     /// nothing can be read, written, or entered.
     pub(crate) fn placeholder(&'static self, flags: OFlags) -> io::Result<OwnedFd> {
         let connection = self.connection().ok_or(Errno::IO)?;
-        match connection.placeholder(self, flags) {
+        let config = self.active().ok_or(Errno::IO)?;
+        match connection.placeholder(config, &self.table, flags) {
             Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(errno),
             Err(_) => placeholder_in_memory(flags),
             made => made,

@@ -18,15 +18,14 @@ use shm::{NameHash, places::Seen};
 use wire::{Counter, Place, PlaceName, SEEK_CUR, SEEK_END, SEEK_SET, Status};
 
 use crate::{
-    bundle::{FOLDER_LEN_MAX, LARGE_FILE},
+    bundle::LARGE_FILE,
     client::Client,
     clock::now_ns,
-    connection::Connection,
+    connection::{Connection, FOLDER_LEN_MAX, Source},
     file::{self, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
     pieces::partial,
-    shares::Source,
     slot::Slot,
     slots::Holder,
     state::{AtRest, State},
@@ -62,7 +61,7 @@ impl Client {
         let found = self.find_at_rest(path).filter(|found| found.place.rights & 4 != 0)?;
         let Found { connection, lease, seen, place } = found;
         if place.size > 0 {
-            connection.source(self, place.source)?;
+            connection.source(&self.table, place.source)?;
         }
         let fd = match self.placeholder(flags) {
             Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Some(Err(errno)),
@@ -126,7 +125,7 @@ impl Client {
         let mut bundle = connection.bundle.lock().ok()?;
         bundle.begin(connection)?;
         let before = names.epochs();
-        let lease = bundle.leases.find(self, folder, (before, false))?;
+        let lease = bundle.leases.find(self, folder, before, false)?;
         let (key, identity) = bundle.leases.named_by(lease)?;
         drop(bundle);
         let places = connection.places()?;
@@ -211,7 +210,7 @@ impl Locked {
     #[cold]
     pub(crate) fn promote_at_rest(&mut self) -> io::Result<()> {
         let Some(rest) = self.state.at_rest() else { return Ok(()) };
-        let opened = self.open_by_number((rest.link, rest.lease));
+        let opened = self.open_by_number(rest.link, rest.lease);
         // Only now: until then the daemon keeps the file for who reads it.
         rest.link.connection.session.shared().reading.end(rest.link.slot);
         opened

@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use shm::{Lock, Once};
 
-use crate::{connection::Connection, tables::Tables};
+use crate::connection::{Connection, Tables};
 
 /// Sessions that a chain of forks can have one after the other: each child needs its own.
 const SESSIONS_MAX: usize = 16;

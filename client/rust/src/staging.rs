@@ -11,6 +11,9 @@
 //! delegation of the file: what is staged is drained from this side, and the rest goes to the
 //! kernel.
 
+mod append;
+mod drain;
+
 use core::{
     sync::atomic::{AtomicU8, Ordering},
     time::Duration,
@@ -25,14 +28,14 @@ use shm::{
     copy::{copy_in, copy_in_cached},
     staging::{APPEND, Producer},
 };
-use wire::{Counter, FileFlags, Reason, Registration, Request};
+use wire::{Counter, Reason, Registration, Request};
 
+use self::drain::{drain_full, hand_over, take_back, take_over};
+pub(crate) use self::{append::whole_max, drain::drain};
 use crate::{
-    append,
     clock::coarse_now,
     connection::{Connection, Lost},
-    drain::{drain, drain_full, hand_over, take_back, take_over},
-    file::{AT_END, Access, OpenFile},
+    file::{AT_END, OpenFile},
     locked::Locked,
     log::{Cost, Drains, Log},
     proc::link_of,
@@ -103,7 +106,7 @@ pub(crate) fn link(
     }
     let registration = Registration {
         file: slot.number(),
-        flags: flags(file.access),
+        flags: file.access.flags(),
         log_at: log.map_or(0, |log| log.at),
         log_len: log.map_or(0, |log| log.producer.capacity()),
     };
@@ -483,18 +486,4 @@ fn give_log(connection: &Connection, log: &Log) {
     if let Ok(mut arena) = connection.arena.lock() {
         arena.give(log.at, log.producer.capacity());
     }
-}
-
-fn flags(access: Access) -> FileFlags {
-    let mut flags = FileFlags::default();
-    for (set, flag) in [
-        (access.append, FileFlags::APPEND),
-        (access.readable, FileFlags::READABLE),
-        (access.writable, FileFlags::WRITABLE),
-    ] {
-        if set {
-            flags = flags.with(flag);
-        }
-    }
-    flags
 }

@@ -11,10 +11,8 @@ use shm::{copy::copy_in_cached, staging::APPEND};
 use wire::{Counter, Reason, SEEK_CUR};
 
 use crate::{
-    append,
     client::Client,
     clock::{nanoseconds, now},
-    drain::drain,
     file::{AT_END, FileEntry},
     limit::{exceeded, fitting},
     locked::Locked,
@@ -22,7 +20,7 @@ use crate::{
     pieces::total,
     proc::link_of,
     slot::Link,
-    staging::{self, Failure},
+    staging::{self, Failure, drain},
     table::{Entry, FileId},
     write_kernel::{kernel_write_pieces, write_rest},
 };
@@ -384,7 +382,7 @@ impl Locked {
     /// Stages all of `data`, or hands what could not be staged to the kernel.
     fn stage(&mut self, data: &[&[u8]], start: u64) -> io::Result<usize> {
         let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
-        let (len, whole_max) = (total(data), append::whole_max(file));
+        let (len, whole_max) = (total(data), staging::whole_max(file));
         let (link, log) = invariant!(some file.state.staging(), "a file that stages has a log",
             else return Err(Errno::IO));
         refused(link, log, fd).map_or(Ok(()), Err)?;

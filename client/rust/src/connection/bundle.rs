@@ -1,26 +1,28 @@
-//! The two logs of a session's bundle, as their producer has them.
+//! The two logs of a session's bundle, as their producer has them, and the leases of folders.
 
 use core::time::Duration;
 
-use rustix::{
-    io::Errno,
-    thread::{NanosleepRelativeResult, nanosleep, sched_yield},
-    time::Timespec,
-};
+use rustix::io::Errno;
 use shm::{
     bundle::{ALIGNMENT, Logs, stretches},
     copy::copy_in,
 };
-use wire::{Record, Request};
+use wire::{Record, Uses};
 
-use super::{Lease, Leases};
-use crate::{client::Client, clock::coarse_now, connection::Connection};
+use super::Connection;
+use crate::clock::coarse_now;
 
+/// Longer files are promoted, bytes.
+pub(crate) const LEN_MAX: u64 = 256 << 10;
+/// Longest path of a folder in which files are made so.
+pub(crate) const FOLDER_LEN_MAX: usize = 512;
+/// Folders that a process has leases of at a time.
+const LEASES: usize = 64;
 /// Lengths of the logs, bytes: what a program writes in the time between two looks of the daemon.
 const INDEX_LEN: u64 = 256 << 10;
 const DATA_LEN: u64 = 8 << 20;
 /// The shortest data log, bytes: twice what a file may have.
-const DATA_LEN_MIN: u64 = 2 * super::LEN_MAX;
+const DATA_LEN_MIN: u64 = 2 * LEN_MAX;
 /// A data log takes no more than this part of what is free of the arena.
 const SHARE: u64 = 4;
 /// Part of the data log after which the daemon is told that there is a lot to take in: until then
@@ -28,10 +30,6 @@ const SHARE: u64 = 4;
 const KICK_PART: u64 = 4;
 /// Time after which a daemon that has taken nothing in is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Rounds for which room is waited for by yielding, then by sleeping, before the daemon is asked.
-const YIELDS: u32 = 20;
-const SLEEPS: u32 = 1000;
-const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 /// As many as there may be before the first byte of a file.
 static ZEROS: [u8; 15] = [0; 15];
@@ -91,7 +89,7 @@ impl Bundle {
     }
 
     /// What the daemon owes, or finds out that it is gone.
-    pub(super) fn owed(&mut self, connection: &Connection) -> Option<Errno> {
+    pub(crate) fn owed(&mut self, connection: &Connection) -> Option<Errno> {
         self.watch(connection);
         if connection.is_lost() {
             return Some(Errno::IO);
@@ -115,64 +113,24 @@ impl Bundle {
         }
     }
 
-    fn refresh(&mut self, connection: &Connection) {
+    pub(crate) fn refresh(&mut self, connection: &Connection) {
         let (index_tail, data_tail) = connection.session.shared().bundle.tails();
         // Never ahead of what was written, whatever the segment says.
         self.index_tail = index_tail.min(self.head).max(self.index_tail);
         self.data_tail = data_tail.min(self.data_head).max(self.data_tail);
     }
 
-    /// Has room for a record of `len` bytes and `data_len` bytes, and padding.
-    ///
-    /// # Errors
-    ///
-    /// `EIO`: the daemon is lost.
-    pub(super) fn make_room(
-        &mut self,
-        client: &'static Client,
-        (connection, lease): (&Connection, usize),
-        (len, data_len): (usize, u64),
-    ) -> Result<(), Errno> {
-        let logs = self.logs.ok_or(Errno::IO)?;
-        let has_room = |this: &Self| {
-            let index_len = this.head - this.index_tail + len as u64;
-            let data_len = this.data_head - this.data_tail + data_len + ALIGNMENT;
-            index_len <= logs.index_len && data_len <= logs.data_len
-        };
-        let mut round = 0;
-        while !has_room(self) {
-            self.refresh(connection);
-            if has_room(self) {
-                break;
-            }
-            match round {
-                0 => connection.announce(),
-                1..YIELDS => sched_yield(),
-                YIELDS..SLEEPS => {
-                    let (NanosleepRelativeResult::Ok | _) = nanosleep(&SLEEP);
-                }
-                // It takes in all there is, or is found to be lost.
-                _ => self.flush(client, lease)?,
-            }
-            round += 1;
-        }
-        Ok(())
-    }
-
-    /// Has all that is published taken in, by a call on the folder that a lease is of.
-    ///
-    /// # Errors
-    ///
-    /// `EIO`: the daemon is lost.
-    pub(super) fn flush(&self, client: &'static Client, lease: usize) -> Result<(), Errno> {
-        let path = self.leases.all.get(lease).map_or(&b"/"[..], Lease::path);
-        let request = |path_len| Request::Access { path_len, mode: 0 };
-        // What that call says is nothing to the file.
-        client.ask(path, &[], request).map(drop).ok_or(Errno::IO)
+    /// True if a record of `len` bytes and `data_len` bytes have room, with padding; `None`: there
+    /// are no logs.
+    pub(crate) fn has_room(&self, len: usize, data_len: u64) -> Option<bool> {
+        let logs = self.logs?;
+        let index_len = self.head - self.index_tail + len as u64;
+        let data_len = self.data_head - self.data_tail + data_len + ALIGNMENT;
+        Some(index_len <= logs.index_len && data_len <= logs.data_len)
     }
 
     /// Writes a record behind the others, for which there is room.
-    pub(super) fn push(&mut self, connection: &Connection, record: &Record<'_>) -> Option<()> {
+    pub(crate) fn push(&mut self, connection: &Connection, record: &Record<'_>) -> Option<()> {
         let logs = self.logs?;
         let mut space = [0; Record::LEN_MAX];
         let bytes = record.encode(&mut space)?;
@@ -182,7 +140,7 @@ impl Bundle {
     }
 
     /// Writes bytes, for which there is room; the first ones of a file if `is_first`.
-    pub(super) fn push_data(
+    pub(crate) fn push_data(
         &mut self,
         connection: &Connection,
         data: &[&[u8]],
@@ -204,13 +162,96 @@ impl Bundle {
     }
 
     /// Publishes what was written.
-    pub(super) fn publish(&mut self, connection: &Connection) {
+    pub(crate) fn publish(&mut self, connection: &Connection) {
         let shared = &connection.session.shared().bundle;
         shared.publish(self.head);
         let kick = self.logs.map_or(0, |logs| logs.data_len / KICK_PART);
         if shared.must_announce() || self.data_head - self.kicked >= kick {
             self.kicked = self.data_head;
             connection.announce();
+        }
+    }
+}
+
+/// Leases of the folders in which files may be made.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    pub(crate) all: [Lease; LEASES],
+    /// The one to be forgotten next.
+    pub(crate) next: usize,
+}
+
+/// A folder in which files may be made as long as no folder changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub(crate) path: [u8; FOLDER_LEN_MAX],
+    pub(crate) len: usize,
+    pub(crate) folder: u64,
+    pub(crate) device: u64,
+    /// Key of the hashes of its names.
+    pub(crate) key: u64,
+    /// The next number for a file of this folder, and the end of those that there are.
+    pub(crate) number: u64,
+    pub(crate) end: u64,
+    pub(crate) epoch: u64,
+    /// The daemon gives none.
+    pub(crate) is_refused: bool,
+    /// There was no such folder at this epoch of names.
+    pub(crate) missing: Option<u64>,
+    /// The daemon lets files be made there.
+    pub(crate) may_make: bool,
+    /// Purpose of the lease, as asked for.
+    pub(crate) uses: Uses,
+    /// Open files that were made in it: as long as there are some it is not forgotten.
+    pub(crate) open_count: usize,
+}
+
+impl Lease {
+    pub(crate) const NONE: Self = Self {
+        path: [0; FOLDER_LEN_MAX],
+        len: 0,
+        folder: 0,
+        device: 0,
+        key: 0,
+        number: 0,
+        end: 0,
+        epoch: 0,
+        is_refused: false,
+        missing: None,
+        may_make: false,
+        uses: Uses { reads: false, makes: false },
+        open_count: 0,
+    };
+
+    pub(crate) fn path(&self) -> &[u8] {
+        self.path.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl Leases {
+    pub(crate) const fn new() -> Self {
+        Self { all: [Lease::NONE; LEASES], next: 0 }
+    }
+
+    /// The key of the hashes of a folder's names, and its device and inode.
+    pub(crate) fn named_by(&self, index: usize) -> Option<(u64, (u64, u64))> {
+        let lease = self.all.get(index)?;
+        Some((lease.key, (lease.device, lease.folder)))
+    }
+
+    /// A place for another lease.
+    pub(crate) fn forget(&mut self) -> Option<usize> {
+        let places = (self.next..LEASES).chain(0..self.next);
+        let free = |index: &usize| self.all.get(*index).is_some_and(|lease| lease.open_count == 0);
+        let index = places.into_iter().find(free)?;
+        self.next = (index + 1) % LEASES;
+        Some(index)
+    }
+
+    /// A file that was made in one of them is not open by the bundle any more.
+    pub(crate) fn closed(&mut self, index: usize) {
+        if let Some(lease) = self.all.get_mut(index) {
+            lease.open_count = lease.open_count.saturating_sub(1);
         }
     }
 }

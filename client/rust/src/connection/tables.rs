@@ -3,7 +3,8 @@
 
 use shm::{LANES, Lock, lane::Requester};
 
-use crate::{arena::Arena, bundle::Bundle, shares::Shares, slots::Slots};
+use super::{Bundle, Shares};
+use crate::{arena::Arena, slots::Slots};
 
 /// The large parts of one connection.
 pub(crate) struct Tables {

@@ -16,15 +16,14 @@ use rustix::{
 use shm::{Lock, Once, PlacesView, places::PlacesShared};
 use wire::{MESSAGE_LEN, Request, SOURCES_MAX};
 
+use super::{Connection, Lost};
 use crate::{
     ahead::Ahead,
-    client::Client,
     clock::coarse_now,
-    config::PATH_MAX,
-    connection::{Connection, Lost},
+    config::{Config, PATH_MAX},
     passing::receive_with,
     socket::OwnNumber,
-    table::Entry,
+    table::{Entry, Table},
 };
 
 /// Time after which the daemon is looked at by who asks it nothing.
@@ -106,7 +105,7 @@ impl Connection {
     }
 
     /// A physical file, got from the daemon if need be.
-    pub(crate) fn source(&self, client: &Client, number: u16) -> Option<&Source> {
+    pub(crate) fn source(&self, table: &Table, number: u16) -> Option<&Source> {
         let place = self.shares.sources.get(usize::from(number))?;
         if let Some(source) = place.get() {
             return Some(source);
@@ -119,7 +118,7 @@ impl Connection {
         }
         let (file, ahead) = (OwnNumber::new(file, self.host), Ahead::new());
         let source = place.set(Source { file, ahead }).ok()?;
-        client.table.set(source.file.number(), Entry::Own);
+        table.set(source.file.number(), Entry::Own);
         Some(source)
     }
 
@@ -135,37 +134,36 @@ impl Connection {
     /// `EMFILE`, `ENFILE`: there is none. Any other: the job's socket cannot be reached.
     pub(crate) fn placeholder(
         &self,
-        client: &'static Client,
+        config: &Config,
+        table: &Table,
         flags: OFlags,
     ) -> io::Result<OwnedFd> {
-        let first = self.first_placeholder(client)?;
+        let first = self.first_placeholder(config, table)?;
         debug_assert!(first.number() >= 0, "a descriptor has a number");
         let is_kept = !flags.contains(OFlags::CLOEXEC);
         first.with(|first| if is_kept { io::dup(first) } else { io::fcntl_dupfd_cloexec(first, 0) })
     }
 
-    fn first_placeholder(&self, client: &'static Client) -> io::Result<&OwnNumber> {
+    fn first_placeholder(&self, config: &Config, table: &Table) -> io::Result<&OwnNumber> {
         match self.shares.placeholder.get() {
             Some(first) => Ok(first),
-            None => self.open_placeholder(client),
+            None => self.open_placeholder(config, table),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn open_placeholder(&self, client: &'static Client) -> io::Result<&OwnNumber> {
+    fn open_placeholder(&self, config: &Config, table: &Table) -> io::Result<&OwnNumber> {
         let place = &self.shares.placeholder;
         let _turn = self.shares.turn.lock().map_err(|_| Errno::DEADLK)?;
         if let Some(first) = place.get() {
             return Ok(first); // Another thread has opened it.
         }
-        let config = client.active().ok_or(Errno::IO)?;
         let mut space = [0; PATH_MAX];
         let socket = config.path_of(b"socket", &mut space).ok_or(Errno::NAMETOOLONG)?;
         let opened = fs::openat(CWD, socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let first = place.set(OwnNumber::new(opened, self.host)).map_err(|_| Errno::IO)?;
-        let is_known = client.table.set(first.number(), Entry::Own);
-        debug_assert!(!is_known || client.is_own(first.number()), "it is not the program's");
+        table.set(first.number(), Entry::Own);
         Ok(first)
     }
 

@@ -14,13 +14,8 @@ use shm::{
 };
 use wire::PIECE_LEN_MAX;
 
-use crate::{
-    file::OpenFile,
-    log::Log,
-    proc::link_of,
-    slot::Link,
-    staging::{Failure, grow_to, make_room, place, tell},
-};
+use super::{Failure, grow_to, make_room, place, tell};
+use crate::{file::OpenFile, log::Log, proc::link_of, slot::Link};
 
 /// Most bytes that a daemon writes to a file of its node by one call.
 const WHOLE_MAX: u64 = 256 << 10;

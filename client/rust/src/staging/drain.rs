@@ -16,17 +16,16 @@ use shm::{
     staging::{APPEND, Consumer, Drainer, Run},
 };
 
+use super::{
+    DAEMONS_LEN, Failure, LOG_MIN, LOG_SHARE, OWN_LEN, append, flush, grow_to, largest_log,
+    move_to, place, take_error,
+};
 use crate::{
-    append,
     clock::{now, now_ns},
     host::Host,
     log::{Drains, Log},
     recorder::Drained,
     slot::Link,
-    staging::{
-        DAEMONS_LEN, Failure, LOG_MIN, LOG_SHARE, OWN_LEN, flush, grow_to, largest_log, move_to,
-        place, take_error,
-    },
 };
 
 /// Has everything staged in the file: writes it from here if the client can, and the daemon is not
