@@ -27,7 +27,7 @@ interpose! {
     }
 
     fn fchown(fd: c_int, owner: uid_t, group: gid_t) -> c_int {
-        match client().and_then(|client| client.set_owner_of(fd, (owner, group))) {
+        match client().and_then(|client| client.set_owner_of(fd, owner, group)) {
             Some(done) => answer(done),
             None => {
                 drain(fd);

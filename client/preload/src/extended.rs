@@ -84,7 +84,9 @@ interpose! {
 pub(crate) unsafe fn at(
     number: c_long,
     args: [usize; 6],
-    (dir, path, flags): (c_int, *const c_char, c_int),
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
 ) -> Outcome {
     let [dir_word, _, rest @ ..] = args;
     let call = |path: *const c_char| {

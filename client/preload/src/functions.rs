@@ -104,7 +104,7 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             | libc::SYS_setfsgid
             | libc::SYS_capset => confine::become_other(number, args),
             number if extended::AT_NUMBERS.contains(&number) => {
-                extended::at(number, args, (fd, pointer(b), Argument::of(c)))
+                extended::at(number, args, fd, pointer(b), Argument::of(c))
             }
             libc::SYS_signalfd4 => answered(create::made(kernel::call(number, args))),
             #[cfg(target_arch = "x86_64")]

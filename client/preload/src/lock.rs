@@ -51,7 +51,7 @@ fn whole(fd: c_int, operation: c_int) -> Outcome {
     };
     let waits = operation & libc::LOCK_NB == 0;
     let (owner, range) = (LockOwner::Whole, LockRange::default());
-    match kind.and_then(|kind| set(client, fd, (owner, kind), range, waits)) {
+    match kind.and_then(|kind| set(client, fd, owner, kind, range, waits)) {
         Some(done) => done.map(|()| 0),
         None => {
             before(client, fd);
@@ -66,9 +66,9 @@ fn section(client: &'static Client, fd: c_int, command: c_int, len: off_t) -> Op
     let range = LockRange { whence: unsigned(libc::SEEK_CUR), start: 0, len };
     let (owner, kind) = (LockOwner::Process, LockKind::Exclusive);
     match command {
-        libc::F_ULOCK => set(client, fd, (owner, LockKind::Unlocked), range, false),
-        libc::F_LOCK => set(client, fd, (owner, kind), range, true),
-        libc::F_TLOCK => set(client, fd, (owner, kind), range, false),
+        libc::F_ULOCK => set(client, fd, owner, LockKind::Unlocked, range, false),
+        libc::F_LOCK => set(client, fd, owner, kind, range, true),
+        libc::F_TLOCK => set(client, fd, owner, kind, range, false),
         libc::F_TEST => Some(match client.find_remote_lock(fd, owner, kind, range)? {
             Ok(Some(_)) => Err(Errno::ACCESS),
             found => found.map(drop),
@@ -125,17 +125,18 @@ fn about(
     let whence = unsigned(c_int::from(lock.l_whence));
     let range = LockRange { whence, start: lock.l_start, len: lock.l_len };
     match command {
-        libc::F_SETLK | libc::F_OFD_SETLK => set(client, fd, (owner, kind), range, false),
-        libc::F_SETLKW | libc::F_OFD_SETLKW => set(client, fd, (owner, kind), range, true),
+        libc::F_SETLK | libc::F_OFD_SETLK => set(client, fd, owner, kind, range, false),
+        libc::F_SETLKW | libc::F_OFD_SETLKW => set(client, fd, owner, kind, range, true),
         _ if kind == LockKind::Unlocked => Some(Err(Errno::INVAL)),
-        _ => Some(find(client, fd, (owner, kind), range, lock)?),
+        _ => Some(find(client, fd, owner, kind, range, lock)?),
     }
 }
 
 fn find(
     client: &'static Client,
     fd: c_int,
-    (owner, kind): (LockOwner, LockKind),
+    owner: LockOwner,
+    kind: LockKind,
     range: LockRange,
     lock: &mut libc::flock,
 ) -> Option<Outcome<()>> {
@@ -159,7 +160,8 @@ fn find(
 fn set(
     client: &'static Client,
     fd: c_int,
-    (owner, kind): (LockOwner, LockKind),
+    owner: LockOwner,
+    kind: LockKind,
     range: LockRange,
     waits: bool,
 ) -> Option<Outcome<()>> {

@@ -6,7 +6,7 @@
 
 use core::mem::{MaybeUninit, offset_of};
 
-use client::Errno;
+use client::{Errno, Name};
 use libc::{
     AF_UNIX, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint, dev_t, mode_t,
     sa_family_t, sockaddr, sockaddr_un, socklen_t,
@@ -83,29 +83,29 @@ interpose! {
     }
 
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
-        answer(rename_at((AT_FDCWD, from), (AT_FDCWD, to), 0))
+        answer(rename_at(Given { dir: AT_FDCWD, path: from }, Given { dir: AT_FDCWD, path: to }, 0))
     }
 
     fn renameat(
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
     ) -> c_int {
-        answer(rename_at((from_dir, from), (to_dir, to), 0))
+        answer(rename_at(Given { dir: from_dir, path: from }, Given { dir: to_dir, path: to }, 0))
     }
 
     fn renameat2(
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint,
     ) -> c_int {
-        answer(rename_at((from_dir, from), (to_dir, to), flags))
+        answer(rename_at(Given { dir: from_dir, path: from }, Given { dir: to_dir, path: to }, flags))
     }
 
     fn link(from: *const c_char, to: *const c_char) -> c_int {
-        answer(link_at((AT_FDCWD, from), (AT_FDCWD, to), 0))
+        answer(link_at(Given { dir: AT_FDCWD, path: from }, Given { dir: AT_FDCWD, path: to }, 0))
     }
 
     fn linkat(
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
     ) -> c_int {
-        answer(link_at((from_dir, from), (to_dir, to), flags))
+        answer(link_at(Given { dir: from_dir, path: from }, Given { dir: to_dir, path: to }, flags))
     }
 
     fn symlink(target: *const c_char, path: *const c_char) -> c_int {
@@ -118,7 +118,11 @@ interpose! {
 }
 
 /// A name as C passes it: relative to an open folder.
-type Name = (c_int, *const c_char);
+#[derive(Clone, Copy)]
+struct Given {
+    dir: c_int,
+    path: *const c_char,
+}
 
 /// # Safety
 ///
@@ -197,20 +201,24 @@ unsafe fn bind_to(fd: c_int, address: *const sockaddr, len: socklen_t) -> Outcom
 /// # Safety
 ///
 /// Names are null or C strings.
-unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
+unsafe fn rename_at(from: Given, to: Given, flags: c_uint) -> Outcome {
     let call = || -> Outcome {
         drain_all();
         // SAFETY: the caller promises null or a C string.
-        let old = unsafe { text(from.1) };
+        let old = unsafe { text(from.path) };
         // SAFETY: the caller promises null or a C string.
-        let new = unsafe { text(to.1) };
+        let new = unsafe { text(to.path) };
         if let (Some(client), Some(old), Some(new)) = (client(), old, new) {
-            if let Some(done) = client.rename((from.0, old), (to.0, new), flags) {
+            if let Some(done) = client.rename(
+                Name { dir: from.dir, path: old },
+                Name { dir: to.dir, path: new },
+                flags,
+            ) {
                 return done.map(|()| 0);
             }
         }
         // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_renameat2, from.0, from.1, to.0, to.1, flags) }
+        unsafe { kernel!(SYS_renameat2, from.dir, from.path, to.dir, to.path, flags) }
     };
     call().inspect(|_| after())
 }
@@ -218,22 +226,26 @@ unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
 /// # Safety
 ///
 /// Names are null or C strings.
-unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
+unsafe fn link_at(from: Given, to: Given, flags: c_int) -> Outcome {
     let call = || -> Outcome {
         // SAFETY: the caller promises null or a C string.
-        let old = unsafe { text(from.1) };
+        let old = unsafe { text(from.path) };
         // SAFETY: the caller promises null or a C string.
-        let new = unsafe { text(to.1) };
+        let new = unsafe { text(to.path) };
         let follow = flags == AT_SYMLINK_FOLLOW;
         if let (Some(client), Some(old), Some(new), true) =
             (client(), old, new, follow || flags == 0)
         {
-            if let Some(done) = client.link((from.0, old), (to.0, new), follow) {
+            if let Some(done) = client.link(
+                Name { dir: from.dir, path: old },
+                Name { dir: to.dir, path: new },
+                follow,
+            ) {
                 return done.map(|()| 0);
             }
         }
         // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_linkat, from.0, from.1, to.0, to.1, flags) }
+        unsafe { kernel!(SYS_linkat, from.dir, from.path, to.dir, to.path, flags) }
     };
     call().inspect(|_| after())
 }
@@ -247,7 +259,7 @@ unsafe fn symlink_at(target: *const c_char, dir: c_int, path: *const c_char) -> 
     // SAFETY: the caller promises null or a C string.
     let name = unsafe { text(path) };
     if let (Some(client), Some(text), Some(name)) = (client(), content, name) {
-        if let Some(done) = client.symlink(text, (dir, name)) {
+        if let Some(done) = client.symlink(text, Name { dir, path: name }) {
             return done.map(|()| 0);
         }
     }

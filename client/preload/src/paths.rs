@@ -74,17 +74,17 @@ interpose! {
     }
 
     fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
-        answer(set_owner_at(AT_FDCWD, path, (user, group), 0))
+        answer(set_owner_at(AT_FDCWD, path, user, group, 0))
     }
 
     fn lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
-        answer(set_owner_at(AT_FDCWD, path, (user, group), AT_SYMLINK_NOFOLLOW))
+        answer(set_owner_at(AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW))
     }
 
     fn fchownat(
         dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int,
     ) -> c_int {
-        answer(set_owner_at(dir, path, (user, group), flags))
+        answer(set_owner_at(dir, path, user, group, flags))
     }
 
     fn utimensat(
@@ -287,21 +287,22 @@ unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t, flags: c_in
 unsafe fn set_owner_at(
     dir: c_int,
     path: *const c_char,
-    ids: (uid_t, gid_t),
+    user: uid_t,
+    group: gid_t,
     flags: c_int,
 ) -> Outcome {
     // SAFETY: as the caller promises.
     let name = unsafe { named(path, flags) };
     if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
         let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
-        if let Some(done) = client.set_owner(dir, name, ids, follow) {
+        if let Some(done) = client.set_owner(dir, name, user, group, follow) {
             return done.map(|()| 0);
         }
         // SAFETY: a C string.
         unsafe { settle_path(client, dir, path, flags) };
     }
     // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_fchownat, dir, path, ids.0, ids.1, flags) }
+    unsafe { kernel!(SYS_fchownat, dir, path, user, group, flags) }
 }
 
 /// As the system call `utimensat`; a null path means the open file `dir`.

@@ -258,7 +258,7 @@ unsafe fn reopen(
     let fd = unsafe { libc::fileno(stream) };
     if cookie::is_ours(fd, stream) {
         // SAFETY: as the caller promises; the stream is one of ours.
-        return unsafe { reopen_ours(client, (path, mode), fd, stream) };
+        return unsafe { reopen_ours(client, path, mode, fd, stream) };
     }
     // SAFETY: null or a C string.
     let name = unsafe { text(path) };
@@ -335,7 +335,8 @@ unsafe fn reopen_remote(
 /// As [`reopen`]; the stream is one of ours.
 unsafe fn reopen_ours(
     client: &'static Client,
-    (path, mode): (*const c_char, *const c_char),
+    path: *const c_char,
+    mode: *const c_char,
     fd: c_int,
     stream: *mut FILE,
 ) -> Outcome<*mut FILE> {

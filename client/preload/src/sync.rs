@@ -160,7 +160,7 @@ fn allocate(fd: c_int, mode: c_int, at: off_t, len: off_t) -> Option<Outcome<()>
     let (Ok(at), Ok(len)) = (u64::try_from(at), u64::try_from(len)) else {
         return Some(Err(Errno::INVAL));
     };
-    client.allocate(fd, unsigned(mode), (at, len))
+    client.allocate(fd, unsigned(mode), at, len)
 }
 
 /// As libc's `posix_fallocate` where the file system has no `fallocate`, of a file that only a

@@ -13,6 +13,7 @@ use wire::{PathPair, Request};
 use crate::{
     client::{Client, Status},
     connection::Lane,
+    names::Name,
     paths::{AbsolutePath, apart},
 };
 
@@ -100,7 +101,7 @@ impl Client {
         }
         apart(|| {
             let absolute = self.remote_path(dir, path)?;
-            let checked = self.check_folder((dir, path));
+            let checked = self.check_folder(Name { dir, path });
             Some(checked.and_then(|()| self.ask_remote(absolute.bytes(), extra, request)))
         })
     }

@@ -53,7 +53,8 @@ impl Client {
         &'static self,
         dir: RawFd,
         path: &CStr,
-        (user, group): (u32, u32),
+        user: u32,
+        group: u32,
         follow: bool,
     ) -> Option<io::Result<()>> {
         let request = |path_len| Request::SetOwner { file: 0, path_len, user, group, follow };
@@ -80,11 +81,7 @@ impl Client {
     }
 
     /// As `fchown(2)`.
-    pub fn set_owner_of(
-        &'static self,
-        fd: RawFd,
-        (user, group): (u32, u32),
-    ) -> Option<io::Result<()>> {
+    pub fn set_owner_of(&'static self, fd: RawFd, user: u32, group: u32) -> Option<io::Result<()>> {
         let request = |file| Request::SetOwner { file, path_len: 0, user, group, follow: true };
         let done = self.about_remote_file(fd, &[], request);
         done.map(|done| done.map(drop))

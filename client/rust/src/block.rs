@@ -115,7 +115,7 @@ impl Locked {
         start: u64,
     ) -> io::Result<usize> {
         let mut done = 0;
-        let moved = self.write_parts(link, data, (start, &mut done));
+        let moved = self.write_parts(link, data, start, &mut done);
         self.client.count(Counter::BytesWritten, done as u64);
         match moved {
             Ok(Ok(())) => Ok(done),
@@ -137,7 +137,8 @@ impl Locked {
         &self,
         link: Link,
         data: &[&[u8]],
-        (start, done): (u64, &mut usize),
+        start: u64,
+        done: &mut usize,
     ) -> Result<io::Result<()>, Lost> {
         let Ok(block) = link.connection.block.lock() else { return Ok(Err(io::Errno::NOMEM)) };
         let len = data.iter().map(|piece| piece.len()).sum();

@@ -1,10 +1,7 @@
 //! Policy `delegate`: the daemon opens the file and does everything; the program holds an `O_PATH`
 //! placeholder, on which the kernel refuses every data call, so that nothing can slip past.
 
-use core::{
-    ffi::CStr,
-    sync::atomic::{Ordering, fence},
-};
+use core::sync::atomic::{Ordering, fence};
 
 use rustix::{
     fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
@@ -15,9 +12,9 @@ use wire::{Counter, Request};
 
 use crate::{
     ask::status_in,
-    client::Client,
+    client::{Client, Status},
     file,
-    names::Ending,
+    names::{Ending, Name},
     paths::AbsolutePath,
     remote::placeholder_over,
     rules::Policy,
@@ -33,12 +30,12 @@ impl Client {
     #[inline(never)]
     pub(crate) fn open_delegated(
         &'static self,
-        (dir, path): (RawFd, &CStr),
+        name: Name<'_>,
         absolute: &AbsolutePath,
         flags: OFlags,
         mode: Mode,
     ) -> Option<io::Result<RawFd>> {
-        let is_folders = Ending::of(path) != Ending::Plain;
+        let is_folders = Ending::of(name.path) != Ending::Plain;
         if is_folders || flags.intersects(OFlags::PATH | OFlags::DIRECTORY | OFlags::DIRECT) {
             return None;
         }
@@ -47,7 +44,7 @@ impl Client {
         } else {
             AtFlags::empty()
         };
-        match fs::statat(self.borrow(dir), path, follow) {
+        match fs::statat(self.borrow(name.dir), name.path, follow) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
                 return None;
             }
@@ -59,7 +56,7 @@ impl Client {
         let connection = self.connection()?;
         let opened = self.open_in_slot(
             Slot::take(connection, Holder::Daemon)?,
-            (dir, path),
+            name,
             absolute,
             flags,
             mode,
@@ -87,7 +84,7 @@ impl Client {
     fn open_in_slot(
         &'static self,
         slot: Slot,
-        (dir, path): (RawFd, &CStr),
+        name: Name<'_>,
         absolute: &AbsolutePath,
         flags: OFlags,
         mode: Mode,
@@ -111,9 +108,8 @@ impl Client {
         let link = slot.into_link(false);
         drop(number);
         let added = status.and_then(|status| {
-            let identity = (status.device, status.inode);
-            let fd = self.placeholder_of(link, (dir, path), identity, flags)?;
-            let mut file = file::fresh(identity.0, identity.1, flags);
+            let fd = self.placeholder_of(link, name, &status, flags)?;
+            let mut file = file::fresh(status.device, status.inode, flags);
             file.state = State::opened(link, Descriptor::Placeholder);
             let id = self.add_file(file).ok_or(Errno::MFILE)?;
             Ok((fd, id))
@@ -146,15 +142,16 @@ impl Client {
     fn placeholder_of(
         &self,
         link: Link,
-        (dir, path): (RawFd, &CStr),
-        identity: (u64, u64),
+        name: Name<'_>,
+        opened: &Status,
         flags: OFlags,
     ) -> io::Result<OwnedFd> {
         let kept = flags.intersection(OFlags::CLOEXEC | OFlags::NOFOLLOW);
-        let by_name = fs::openat(self.borrow(dir), path, OFlags::PATH | kept, Mode::empty());
+        let by_name =
+            fs::openat(self.borrow(name.dir), name.path, OFlags::PATH | kept, Mode::empty());
         if let Ok(fd) = by_name {
             let stat = fs::fstat(&fd)?;
-            if (stat.st_dev, stat.st_ino) == identity {
+            if (stat.st_dev, stat.st_ino) == (opened.device, opened.inode) {
                 return Ok(fd);
             }
         }

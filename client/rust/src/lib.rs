@@ -80,6 +80,7 @@ pub use client::{Client, Status};
 pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, STAGE_AFTER, Setting, SettingError};
 pub use host::{Host, Peer};
 pub use lock::LockRange;
+pub use names::Name;
 pub use proc::link_of;
 pub use queue::{Queue, Transfer};
 pub use rooms::{Path, Room};

@@ -21,8 +21,21 @@ use crate::{
     slot::Link,
 };
 
-/// A name as the program gives it: relative to an open folder.
-pub(crate) type Name<'a> = (RawFd, &'a CStr);
+/// A name as the program gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'a> {
+    /// The open folder that it is relative to.
+    pub dir: RawFd,
+    /// Its text.
+    pub path: &'a CStr,
+}
+
+impl<'a> Name<'a> {
+    /// A name relative to the current folder.
+    const fn here(path: &'a CStr) -> Self {
+        Self { dir: CURRENT_FOLDER, path }
+    }
+}
 
 /// End of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +79,7 @@ impl Client {
     ) -> Option<io::Result<Status>> {
         self.leave_number(path);
         let is_plain = Ending::of(path) == Ending::Plain;
-        let status = self.look((dir, path), follow || !is_plain)?;
+        let status = self.look(Name { dir, path }, follow || !is_plain)?;
         Some(status.and_then(|status| {
             if is_plain || is_folder(&status) { Ok(status) } else { Err(Errno::NOTDIR) }
         }))
@@ -99,7 +112,7 @@ impl Client {
 
     /// As `truncate(2)`.
     pub fn truncate_path(&'static self, path: &CStr, len: u64) -> Option<io::Result<()>> {
-        if let Err(errno) = self.check_folder((CURRENT_FOLDER, path)) {
+        if let Err(errno) = self.check_folder(Name::here(path)) {
             return Some(Err(errno));
         }
         if size_limit().is_some_and(|limit| len > limit) {
@@ -127,10 +140,10 @@ impl Client {
             Ending::Dot => Errno::INVAL,
             _ => Errno::NOTEMPTY,
         };
-        if let Some(errno) = self.refusal((dir, path), on_dot, None) {
+        if let Some(errno) = self.refusal(Name { dir, path }, on_dot, None) {
             return Some(Err(errno));
         }
-        let name = (dir, path);
+        let name = Name { dir, path };
         let before = self.inode(name);
         let done = self.about_path(dir, path, |path_len| {
             if folder { Request::RemoveDir { path_len } } else { Request::Unlink { path_len } }
@@ -141,7 +154,7 @@ impl Client {
     /// As `mkdirat(2)`.
     pub fn make_dir(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
         if Ending::of(path) != Ending::Slash {
-            if let Some(errno) = self.refusal((dir, path), Errno::EXIST, None) {
+            if let Some(errno) = self.refusal(Name { dir, path }, Errno::EXIST, None) {
                 return Some(Err(errno));
             }
         }
@@ -221,7 +234,7 @@ impl Client {
     /// As `symlinkat(2)`.
     pub fn symlink(&'static self, text: &CStr, to: Name<'_>) -> Option<io::Result<()>> {
         self.if_ruled(|| {
-            let target = self.delegated_path(to.0, to.1)?;
+            let target = self.delegated_path(to.dir, to.path)?;
             if let Some(errno) = self.refusal(to, Errno::EXIST, Some(Errno::EXIST)) {
                 return Some(Err(errno));
             }
@@ -240,10 +253,10 @@ impl Client {
         if is_empty(from) || is_empty(to) {
             return None;
         }
-        let target = self.delegated_path(to.0, to.1);
+        let target = self.delegated_path(to.dir, to.path);
         let is_remote = target.as_ref().is_some_and(AbsolutePath::is_remote);
-        let crosses = self.is_remote(from.0, from.1) != is_remote;
-        let are_plain = [from, to].iter().all(|(_, name)| Ending::of(name) == Ending::Plain);
+        let crosses = self.is_remote(from.dir, from.path) != is_remote;
+        let are_plain = [from, to].iter().all(|name| Ending::of(name.path) == Ending::Plain);
         if crosses || !are_plain {
             if !crosses && !is_remote {
                 return None; // Both are on this node, where the kernel knows best.
@@ -257,7 +270,7 @@ impl Client {
 
     /// The path of what is to be at `target`, too; `None` where only the kernel knows it.
     fn source(&'static self, from: Name<'_>, target: &AbsolutePath) -> Option<AbsolutePath> {
-        let path = self.absolute_path(from.0, from.1)?;
+        let path = self.absolute_path(from.dir, from.path)?;
         Some(path).filter(|path| target.is_remote() || !path.is_textual())
     }
 
@@ -269,7 +282,7 @@ impl Client {
         on_dot: Errno,
         on_slash: Option<Errno>,
     ) -> Option<Errno> {
-        let is_slash = match Ending::of(name.1) {
+        let is_slash = match Ending::of(name.path) {
             Ending::Plain => return None,
             Ending::Empty => return Some(Errno::NOENT),
             Ending::Slash => true,
@@ -300,19 +313,19 @@ impl Client {
 
     /// Device and inode of a name on this node, if there are rules that may delegate it. Of a
     /// remote one there is none: the kernel would ask its folder's view.
-    fn inode(&'static self, (dir, path): Name<'_>) -> Option<(u64, u64)> {
+    fn inode(&'static self, name: Name<'_>) -> Option<(u64, u64)> {
         self.active().filter(|config| !config.rules().is_empty())?;
-        if self.is_remote(dir, path) {
+        if self.is_remote(name.dir, name.path) {
             return None;
         }
-        let stat = fs::statat(self.borrow(dir), path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let stat = fs::statat(self.borrow(name.dir), name.path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some((stat.st_dev, stat.st_ino))
     }
 
     /// As `fstatat(2)`, heeding nothing of how the name ends.
     fn look(&'static self, name: Name<'_>, follow: bool) -> Option<io::Result<Status>> {
         self.if_ruled(|| {
-            let name = self.delegated_path(name.0, name.1)?;
+            let name = self.delegated_path(name.dir, name.path)?;
             let status = name.is_remote().then(|| self.status_at_rest(&name)).flatten();
             if let Some(status) = status {
                 return Some(Ok(status));
@@ -326,7 +339,8 @@ impl Client {
     /// Why what only a folder can be is not opened to be written or made.
     pub(crate) fn why_unwritable(
         &'static self,
-        (path, absolute): (&CStr, &AbsolutePath),
+        path: &CStr,
+        absolute: &AbsolutePath,
         flags: OFlags,
     ) -> Errno {
         if flags.contains(OFlags::CREATE | OFlags::DIRECTORY) {
@@ -348,7 +362,7 @@ impl Client {
 
     /// Fails as the kernel does if `name` ends like a folder and is not one.
     pub(crate) fn check_folder(&'static self, name: Name<'_>) -> io::Result<()> {
-        if matches!(Ending::of(name.1), Ending::Plain | Ending::Empty) {
+        if matches!(Ending::of(name.path), Ending::Plain | Ending::Empty) {
             return Ok(());
         }
         match self.look(name, true) {
@@ -360,7 +374,7 @@ impl Client {
 }
 
 fn is_empty(name: Name<'_>) -> bool {
-    Ending::of(name.1) == Ending::Empty
+    Ending::of(name.path) == Ending::Empty
 }
 
 pub(crate) fn kind(status: &Status) -> FileType {

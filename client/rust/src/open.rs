@@ -15,6 +15,7 @@ use crate::{
     connection::Connection,
     file::{self, FileEntry, OpenFile},
     marks::identity,
+    names::Name,
     paths::AbsolutePath,
     rules::{Policy, policy_without_rules},
     socket::OwnNumber,
@@ -40,25 +41,27 @@ impl Client {
         mode: u32,
     ) -> io::Result<RawFd> {
         let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
+        let name = Name { dir, path };
         let ruled = self.if_ruled(|| {
             let resolved = self.resolve(dir, path)?;
-            let opened = self.open_resolved((dir, path), Some(&resolved), flags, mode);
+            let opened = self.open_resolved(name, Some(&resolved), flags, mode);
             if let (Ok(_), Some(rule)) = (opened, resolved.rule()) {
                 self.count(Counter::OfRule(rule), 1);
             }
             Some(opened)
         });
-        ruled.unwrap_or_else(|| self.open_resolved((dir, path), None, flags, mode))
+        ruled.unwrap_or_else(|| self.open_resolved(name, None, flags, mode))
     }
 
     /// Opens a path; `resolved`: as a rule says.
     fn open_resolved(
         &'static self,
-        (dir, path): (RawFd, &CStr),
+        name: Name<'_>,
         resolved: Option<&AbsolutePath>,
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
+        let Name { dir, path } = name;
         let policy = match resolved {
             Some(resolved) => Some(resolved.policy()),
             None => self.active().map(|_| policy_without_rules(dir, path)),
@@ -79,10 +82,10 @@ impl Client {
                 // A link is not the last part of such a name.
                 let is_passed = [&b"/"[..], b"/."].iter().any(|end| path.to_bytes().ends_with(end));
                 let ignored = if is_passed { OFlags::NOFOLLOW } else { OFlags::empty() };
-                Some(self.open_remote((path, resolved), flags - ignored, mode))
+                Some(self.open_remote(path, resolved, flags - ignored, mode))
             }
             (Some(Policy::Delegate), Some(resolved)) if !self.leaves_all() => {
-                self.open_delegated((dir, path), resolved, flags, mode)
+                self.open_delegated(name, resolved, flags, mode)
             }
             _ => None,
         };
@@ -191,7 +194,8 @@ impl Client {
                 _ => None,
             };
             let kept = identify(self.host.borrow(fd)).ok();
-            let kept = kept.and_then(|(mode, inode)| self.keep(mode, inode, flags, left));
+            let kept = kept
+                .and_then(|(mode, (device, inode))| self.keep(mode, device, inode, flags, left));
             kept.inspect(|_| self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1))
         };
         self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
@@ -201,7 +205,8 @@ impl Client {
     pub(crate) fn keep(
         &'static self,
         mode: u32,
-        (device, inode): (u64, u64),
+        device: u64,
+        inode: u64,
         flags: OFlags,
         left: Option<Reason>,
     ) -> Option<FileId> {

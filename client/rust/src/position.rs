@@ -158,7 +158,8 @@ impl Client {
         &'static self,
         fd: RawFd,
         mode: u32,
-        (at, len): (u64, u64),
+        at: u64,
+        len: u64,
     ) -> Option<io::Result<()>> {
         let mut file = self.locked_fd(fd)?;
         file.leave_if_limited();

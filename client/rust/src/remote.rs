@@ -32,7 +32,8 @@ impl Client {
     #[inline(never)]
     pub(crate) fn open_remote(
         &'static self,
-        (name, path): (&CStr, &AbsolutePath),
+        name: &CStr,
+        path: &AbsolutePath,
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
@@ -42,7 +43,7 @@ impl Client {
         }
         if flags.contains(OFlags::DIRECTORY) || !is_plain {
             if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
-                return Err(self.why_unwritable((name, path), flags));
+                return Err(self.why_unwritable(name, path, flags));
             }
             if is_plain && flags.contains(OFlags::NOFOLLOW) {
                 self.refuse_link(path)?;
@@ -113,7 +114,7 @@ impl Client {
             entry.position.store(0, Ordering::Relaxed);
             entry.is_staged.store(true, Ordering::Release);
         }
-        self.watch_name((status.device, status.inode), path.bytes());
+        self.watch_name(status.device, status.inode, path.bytes());
         self.table.set(fd, Entry::File(id));
         self.count(Counter::Files, 1);
         Ok(fd)

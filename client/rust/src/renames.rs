@@ -94,7 +94,7 @@ impl Client {
         if kind == FileType::Directory { Err(Errno::PERM) } else { Ok(()) }
     }
 
-    fn named(&'static self, (dir, path): Name<'_>) -> io::Result<Named> {
+    fn named(&'static self, Name { dir, path }: Name<'_>) -> io::Result<Named> {
         let ending = Ending::of(path);
         if !path.to_bytes().starts_with(b"/") && dir != CURRENT_FOLDER {
             let folder = u32::try_from(dir).map_err(|_| Errno::BADF).map(|_| self.borrow(dir))?;

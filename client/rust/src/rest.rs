@@ -90,7 +90,7 @@ impl Client {
             entry.is_staged.store(true, Ordering::Release);
         }
         self.table.set(fd.as_raw_fd(), Entry::File(id));
-        self.watch_name((place.device, place.inode), path.bytes());
+        self.watch_name(place.device, place.inode, path.bytes());
         self.count(Counter::Files, 1);
         Some(Ok(fd.into_raw_fd()))
     }

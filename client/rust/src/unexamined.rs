@@ -195,13 +195,13 @@ impl Client {
         // A number that is closed stays unknown.
         let number = self.host.borrow(fd);
         let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, identify(number)?)));
-        let Ok((flags, (mode, inode))) = found else { return before };
+        let Ok((flags, (mode, (device, inode)))) = found else { return before };
         let left = match before {
             Entry::Opened(_) => self.leaves_all().then_some(Reason::Unsupported),
             _ => Some(Reason::Inherited),
         };
         let is_file = !flags.contains(OFlags::PATH);
-        let id = is_file.then(|| self.keep(mode, inode, flags, left)).flatten();
+        let id = is_file.then(|| self.keep(mode, device, inode, flags, left)).flatten();
         let learned = self.table.learn(fd, before, id.map_or(Entry::Foreign, Entry::File));
         if let Some(id) = id {
             if learned != Entry::File(id) {

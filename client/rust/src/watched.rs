@@ -101,15 +101,15 @@ impl Client {
     }
 
     /// The name of a file of a server, of which a descriptor tells nothing.
-    pub(crate) fn watch_name(&'static self, identity: (u64, u64), path: &[u8]) {
+    pub(crate) fn watch_name(&'static self, device: u64, inode: u64, path: &[u8]) {
         if self.watch.is_on() {
-            self.record_name(identity, path);
+            self.record_name(device, inode, path);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn record_name(&'static self, (device, inode): (u64, u64), path: &[u8]) {
+    fn record_name(&'static self, device: u64, inode: u64, path: &[u8]) {
         self.watch.recorder.record(|line| {
             write!(line, "N\t{device}\t{inode}\t")?;
             line.text(path);

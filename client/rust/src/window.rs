@@ -127,7 +127,7 @@ impl Locked {
         *window = Window { from, filled: 0, asked: len, forgotten, version, ..*window };
         window.filled_at = coarse_now();
         let mut lane = link.connection.lane()?;
-        let sent = window.ask(link, &mut lane, (from, len), window.at)?;
+        let sent = window.ask(link, &mut lane, from, len, window.at)?;
         window.filled = match lane.wait(sent)? {
             Ok(filled) => filled.min(len),
             Err(errno) => return Ok(Err(errno)),
@@ -182,7 +182,8 @@ impl Window {
         &self,
         link: Link,
         lane: &mut Lane<'_>,
-        (at, len): (u64, u64),
+        at: u64,
+        len: u64,
         arena_at: u64,
     ) -> Result<Sent, Lost> {
         debug_assert!(len <= self.len, "a window is asked for what it holds");
@@ -240,7 +241,7 @@ impl Pipeline<'_> {
             return Ok(None);
         }
         let arena_at = self.window.at + index % 2 * half;
-        let sent = self.window.ask(self.link, &mut self.lane, (self.next, len), arena_at)?;
+        let sent = self.window.ask(self.link, &mut self.lane, self.next, len, arena_at)?;
         self.next += len;
         Ok(Some(Piece { sent, len, arena_at }))
     }
