@@ -111,8 +111,7 @@ impl Coalesced {
         let mut volumes = Vec::new();
         let shape = Shape::within(getrlimit(Resource::Fsize).current);
         for Coalesce { folder, multifile, is_read_only } in folders {
-            let how = (shape, *is_read_only);
-            let volume = Volume::open(machine.clone(), multifile, how).await;
+            let volume = Volume::open(machine.clone(), multifile, shape, *is_read_only).await;
             let volume = volume.map_err(|why| (multifile.clone(), why))?;
             volumes.push((folder.as_os_str().as_encoded_bytes().to_vec(), volume));
         }

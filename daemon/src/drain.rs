@@ -141,7 +141,7 @@ async fn work<S: Storage>(core: Rc<Core<S>>, device: u64) {
             Some(file) => background_unit(&core, file).await,
             None => (0, false),
         };
-        core.lines.borrow_mut().spent(device, (session, slot), len, is_wanted);
+        core.lines.borrow_mut().spent(device, session, slot, len, is_wanted);
         yield_now().await;
     }
 }
@@ -268,7 +268,7 @@ async fn append_part<S: Storage>(
     let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
     let from = buffers(file, file.staged_pieces(position, len))?;
     file.shared().write_begins(position, size);
-    let written = write_some(core, (file, &descriptor.file), size, from).await;
+    let written = write_some(core, file, &descriptor.file, size, from).await;
     if written.is_err() {
         file.shared().no_write_begins();
     }
@@ -286,7 +286,7 @@ async fn write_all<S: Storage>(
     while !pieces.is_empty() {
         let descriptor = file.descriptor()?;
         let from = buffers(file, pieces.iter().copied())?;
-        let written = write_some(core, (file, &descriptor.file), at, from).await?;
+        let written = write_some(core, file, &descriptor.file, at, from).await?;
         at += written;
         advance(&mut pieces, written);
     }
@@ -305,7 +305,8 @@ fn buffers<S: Storage>(
 /// Writes once, and learns what that costs. Returns how many bytes were written, which are some.
 async fn write_some<S: Storage>(
     core: &Core<S>,
-    (to, file): (&OpenFile<S>, &S::File),
+    to: &OpenFile<S>,
+    file: &S::File,
     at: u64,
     from: Buffers,
 ) -> Result<u64, Errno> {

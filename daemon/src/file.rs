@@ -102,7 +102,8 @@ impl<S: Storage> OpenFile<S> {
     pub(crate) fn new(
         origin: Origin,
         segment: Arc<Segment>,
-        (file, permits): (S::File, Option<Credits>),
+        file: S::File,
+        permits: Option<Credits>,
         log: Log,
     ) -> Option<Self> {
         let Origin { session, slot, flags, identity, is_ours, has_descriptor } = origin;

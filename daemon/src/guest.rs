@@ -58,7 +58,7 @@ impl Door {
         let machine = self.core.storage.machine().clone();
         let (its_socket, its_process) = (Rc::clone(&socket), Rc::clone(&process));
         let peer = Box::new(Process { machine, socket: its_socket, process: its_process });
-        let session = Rc::new(Session::new((id, rank), grant, Arc::new(segment), peer));
+        let session = Rc::new(Session::new(id, rank, grant, Arc::new(segment), peer));
         let socket_watch = self.reactor.watch(Rc::clone(&socket), &session.news)?;
         let process_watch = self.reactor.watch(process, &session.news)?;
         self.core.enter(Rc::clone(&session));

@@ -94,7 +94,7 @@ pub(crate) fn visit<S: Storage>(
         }
         match session.next(lane) {
             Ok(Some((seq, words))) => {
-                requests::take(core, session, (lane, seq), words, permits);
+                requests::take(core, session, lane, seq, words, permits);
             }
             Ok(None) => return (taken, false),
             Err(_) => {

@@ -166,7 +166,7 @@ impl Listener {
         let node = &self.core.node;
         let process = watched(socket)?;
         let (id, grant) = lock(&node.admission).enter().ok_or(Refusal::Full)?;
-        let made = make(socket, process, (id, rank), grant);
+        let made = make(socket, process, id, rank, grant);
         match made {
             Ok(newcomer) => {
                 if let Some(mailbox) = self.newcomers.get(grant.executor) {
@@ -274,7 +274,8 @@ fn watched(socket: &OwnedFd) -> Result<OwnedFd, Refusal> {
 fn make(
     socket: &OwnedFd,
     process: OwnedFd,
-    (id, rank): (u32, Option<u32>),
+    id: u32,
+    rank: Option<u32>,
     grant: Grant,
 ) -> io::Result<Newcomer> {
     let arena_len = usize::try_from(grant.arena_len).map_err(io::Error::other)?;

@@ -112,7 +112,7 @@ async fn open_into<S: Storage>(
     let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
     let (file, status) = storage.open(open).await.map_err(errno)?;
     let identity = status.identity();
-    let filled = fill(core, ticket, slot, flags, (file, status));
+    let filled = fill(core, ticket, slot, flags, file, status);
     if is_by_number && lock(&core.node.registry).count_of(identity) > 1 {
         // Whoever has it open, too, did not know that somebody writes it.
         settle::settle(core, identity).await;
@@ -127,7 +127,8 @@ fn fill<S: Storage>(
     ticket: &Ticket<S>,
     slot: u32,
     flags: FileFlags,
-    (file, status): (S::File, Status),
+    file: S::File,
+    status: Status,
 ) -> Verdict {
     put(ticket, &status.encode());
     let (session, identity) = (ticket.session.id, status.identity());

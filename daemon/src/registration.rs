@@ -84,7 +84,7 @@ pub(crate) fn admit<S: Storage>(
     }
     let (slot, identity, flags) = (origin.slot, origin.identity, origin.flags);
     let permits = core.storage.permits(&file);
-    let open = OpenFile::new(origin, Arc::clone(&session.segment), (file, permits), log)
+    let open = OpenFile::new(origin, Arc::clone(&session.segment), file, permits, log)
         .ok_or("no such slot")?;
     session.insert(Rc::new(open));
     let opener = Opener {

@@ -33,7 +33,8 @@ use crate::{
 pub(crate) fn take<S: Storage>(
     core: &Rc<Core<S>>,
     session: &Rc<Session<S>>,
-    (lane, seq): (usize, u32),
+    lane: usize,
+    seq: u32,
     words: Words,
     permits: &mut Option<Credit>,
 ) {

@@ -63,7 +63,8 @@ pub(crate) struct Session<S: Storage> {
 
 impl<S: Storage> Session<S> {
     pub(crate) fn new(
-        (id, rank): (u32, Option<u32>),
+        id: u32,
+        rank: Option<u32>,
         grant: Grant,
         segment: Arc<Segment>,
         peer: Box<dyn Peer<S::File>>,

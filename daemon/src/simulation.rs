@@ -204,7 +204,7 @@ impl Simulation {
         let arena_len = usize::try_from(grant.arena_len).unwrap();
         let segment = Arc::new(Segment::create(arena_len).expect("memfd").0);
         let peer = Box::new(WireEnd(Rc::clone(wire)));
-        let session = Rc::new(Session::new((id, None), grant, segment, peer));
+        let session = Rc::new(Session::new(id, None, grant, segment, peer));
         core.enter(Rc::clone(&session));
         (core, session)
     }

@@ -171,7 +171,7 @@ impl View {
         let (header, unique) = (&request.header, request.header.unique);
         match &request.operation {
             Operation::Initialise { major, minor, readahead_max, flags } => {
-                Ok(self.initialise(unique, (*major, *minor), *readahead_max, *flags)?.into())
+                Ok(self.initialise(unique, *major, *minor, *readahead_max, *flags)?.into())
             }
             Operation::Destroy => Ok(fuse::empty(unique).into()),
             Operation::Forget(lookups) => {
@@ -184,12 +184,12 @@ impl View {
                 Ok(Reply::None)
             }
             Operation::FindLock { handle, owner, lock, is_whole } => {
-                let found = self.find_lock(*handle, (*owner, *lock), *is_whole).await?;
+                let found = self.find_lock(*handle, *owner, *lock, *is_whole).await?;
                 Ok(fuse::locked(unique, found).into())
             }
             Operation::SetLock { handle, owner, lock, is_whole, waits } => {
                 let waits = waits.then_some(unique);
-                self.set_lock(*handle, (*owner, *lock), *is_whole, waits).await?;
+                self.set_lock(*handle, *owner, *lock, *is_whole, waits).await?;
                 Ok(fuse::empty(unique).into())
             }
             Operation::Open(_)
@@ -209,7 +209,8 @@ impl View {
     fn initialise(
         &self,
         unique: u64,
-        (major, minor): (u32, u32),
+        major: u32,
+        minor: u32,
         readahead_max: u32,
         offered: u64,
     ) -> Result<Vec<u8>, Errno> {
@@ -328,7 +329,7 @@ impl View {
     }
 
     /// The reply that tells of a name in a folder, which the kernel knows from now on.
-    fn entry(&self, unique: u64, (folder, name): (u64, &CStr), status: &Status) -> Vec<u8> {
+    fn entry(&self, unique: u64, folder: u64, name: &CStr, status: &Status) -> Vec<u8> {
         let node = self.nodes.borrow_mut().look_up(folder, name, status);
         fuse::entry(unique, node, &self.attributes(status))
     }

@@ -126,10 +126,10 @@ impl Client {
         bundle.begin(connection)?;
         let before = names.epochs();
         let lease = bundle.leases.find(self, folder, before, false)?;
-        let (key, identity) = bundle.leases.named_by(lease)?;
+        let (key, (device, inode)) = bundle.leases.named_by(lease)?;
         drop(bundle);
         let places = connection.places()?;
-        let is_it = |words: &_| Place::is_of(words, identity, name);
+        let is_it = |words: &_| Place::is_of(words, device, inode, name);
         let (seen, words) = places.find(NameHash::new(key, name).word(), is_it)?;
         // The folder was still that one when the entry was read.
         let is_still = names.epochs().folders == before.folders && connection.is_living();

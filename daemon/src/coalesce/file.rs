@@ -75,14 +75,14 @@ impl Packed {
     /// Makes a file at `at`, where the path leads; `None`: it leads to something else by now.
     async fn create(volume: &Rc<Volume>, call: &OpenCall, at: &Found) -> io::Result<Option<Self>> {
         let flags = OFlags::from_bits_retain(call.flags);
-        let kind = (REGULAR, NewMode::decode(call.mode).masked() & PERMISSIONS);
+        let permissions = NewMode::decode(call.mode).masked() & PERMISSIONS;
         let changing = volume.begin().await?;
         let made = volume.change_in(&changing, |tree| {
             let found = tree.find(&call.path, call.follows())?;
             match found.inode {
                 None if found == *at => {
                     // It gets a task with its first bytes: how many there are says which.
-                    let (inode, changes) = tree.make(&found, (kind, None), now())?;
+                    let (inode, changes) = tree.make(&found, REGULAR, permissions, now())?;
                     // Open at once: its name may be removed before its record is written.
                     let file = Self::of(volume, inode, flags);
                     Ok((Some((file, volume.disturb(inode, Some(&found)))), changes))
@@ -121,15 +121,17 @@ impl Packed {
     /// Makes a file of a number that was [reserved](Tree::reserve), to write it.
     pub(super) async fn create_as(
         volume: &Rc<Volume>,
-        (inode, found): (u64, &Found),
-        (mode, time): (u32, Time),
+        inode: u64,
+        found: &Found,
+        mode: u32,
+        time: Time,
     ) -> io::Result<Self> {
         let changing = volume.begin().await?;
         let _disturbed = volume.disturb(inode, Some(found));
         // Open at once: its name may be removed before its record is written.
         let file = Self::of(volume, inode, OFlags::WRONLY);
-        let kind = ((REGULAR, mode & PERMISSIONS), None);
-        let make = |tree: &Tree| Ok(((), tree.make_as(inode, found, kind, time)?));
+        let permissions = mode & PERMISSIONS;
+        let make = |tree: &Tree| Ok(((), tree.make_as(inode, found, REGULAR, permissions, time)?));
         volume.change_in(&changing, make).await?;
         Ok(file)
     }
@@ -150,13 +152,13 @@ impl Packed {
 
     /// The same inode, opened otherwise.
     pub(super) fn reopened(&self, flags: OFlags) -> Self {
-        Self::of_live(&self.volume, Rc::clone(&self.live), access(flags))
+        Self::of_live(&self.volume, Rc::clone(&self.live), Access::of(flags))
     }
 
     /// Opens what a client reads by the table.
     pub(super) fn read_by_client(volume: &Rc<Volume>, inode: u64) -> Option<Self> {
         let live = volume.read_by_client(inode)?;
-        Some(Self::of_live(volume, live, access(OFlags::RDONLY)))
+        Some(Self::of_live(volume, live, Access::of(OFlags::RDONLY)))
     }
 
     pub(super) fn inode(&self) -> u64 {
@@ -164,10 +166,11 @@ impl Packed {
     }
 
     fn of(volume: &Rc<Volume>, inode: u64, flags: OFlags) -> Self {
-        Self::of_live(volume, volume.live(inode), access(flags))
+        Self::of_live(volume, volume.live(inode), Access::of(flags))
     }
 
-    fn of_live(volume: &Rc<Volume>, live: Rc<Live>, (writes, appends): (bool, bool)) -> Self {
+    fn of_live(volume: &Rc<Volume>, live: Rc<Live>, access: Access) -> Self {
+        let Access { writes, appends } = access;
         let _disturbed = writes.then(|| volume.disturb(live.inode, None));
         let (volume, anchor) = (Rc::clone(volume), OnceCell::new());
         Self { volume, live, _disturbed, writes, appends, anchor }
@@ -175,7 +178,8 @@ impl Packed {
 
     /// Another open file of the same inode.
     pub(super) fn another(&self) -> Self {
-        Self::of_live(&self.volume, Rc::clone(&self.live), (self.writes, false))
+        let access = Access { writes: self.writes, appends: false };
+        Self::of_live(&self.volume, Rc::clone(&self.live), access)
     }
 
     pub(super) fn volume(&self) -> &Rc<Volume> {
@@ -185,7 +189,7 @@ impl Packed {
     pub(super) fn status(&self) -> io::Result<Status> {
         let node = self.volume.node(&self.live)?;
         let links = self.volume.link_count(&self.live);
-        Ok(status_of(&self.volume, (self.live.inode, &node), links))
+        Ok(status_of(&self.volume, self.live.inode, &node, links))
     }
 
     pub(super) async fn set(&self, what: Attributes) -> io::Result<()> {
@@ -319,9 +323,18 @@ impl Packed {
     }
 }
 
-/// Two flags of an open file: it can be written, and only at its end.
-fn access(flags: OFlags) -> (bool, bool) {
-    (flags & OFlags::RWMODE != OFlags::RDONLY, flags.contains(OFlags::APPEND))
+/// How a file is open: to be written, and only at its end.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    writes: bool,
+    appends: bool,
+}
+
+impl Access {
+    fn of(flags: OFlags) -> Self {
+        let writes = flags & OFlags::RWMODE != OFlags::RDONLY;
+        Self { writes, appends: flags.contains(OFlags::APPEND) }
+    }
 }
 
 /// Truncates a file by its name.

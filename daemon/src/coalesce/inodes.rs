@@ -270,7 +270,7 @@ impl Volume {
         loop {
             match self.stream_of(live)? {
                 Some(stream) if stream.has_room(len) => return Ok(stream),
-                Some(stream) => self.move_stream(changing, live, (&stream, len)).await?,
+                Some(stream) => self.move_stream(changing, live, &stream, len).await?,
                 None => self.give_stream(changing, live, len).await?,
             }
         }

@@ -212,7 +212,7 @@ impl Intake {
                     volumes.len() - 1
                 });
                 let Some((volume, batch)) = volumes.get_mut(at) else { continue };
-                batch.add(volume, (index, &source.entry), (*inode, file));
+                batch.add(volume, index, &source.entry, *inode, file);
             }
         }
         for (volume, mut batch) in volumes.into_iter().filter(|(_, batch)| !batch.files.is_empty())
@@ -331,7 +331,7 @@ impl Intake {
                     let truncates = how.has(CreateFlags::TRUNCATES);
                     Packed::open_inode(&volume, there, truncates).await
                 }
-                None => Packed::create_as(&volume, (inode, &found), (mode, time)).await,
+                None => Packed::create_as(&volume, inode, &found, mode, time).await,
             };
             match made {
                 // A call has made it meanwhile.
@@ -414,12 +414,7 @@ struct Batch {
 
 impl Batch {
     /// Takes a file, if its name is free.
-    fn add(
-        &mut self,
-        volume: &Volume,
-        (index, entry): (usize, &Entry),
-        (inode, file): (u64, &mut Making),
-    ) {
+    fn add(&mut self, volume: &Volume, index: usize, entry: &Entry, inode: u64, file: &mut Making) {
         let tree = volume.tree.borrow();
         let (folder, mode, time, start) = (file.folder, file.mode, file.time, self.data.len());
         // One whose name only hashes as another's is made by itself.

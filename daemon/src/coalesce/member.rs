@@ -36,9 +36,11 @@ pub(super) struct Member {
 impl Member {
     /// A physical file with so many blocks of every task; all of it is on the disk.
     pub(super) fn new(
-        (number, first_task): (u32, u64),
+        number: u32,
+        first_task: u64,
         data: uring::File,
-        (data_at, skip): (u64, u64),
+        data_at: u64,
+        skip: u64,
         rows: u64,
     ) -> Self {
         Self {

@@ -75,7 +75,7 @@ pub(super) async fn execute(
             truncate(volume, inode, len).await?;
         }
         NameCall::Lease { path, session, uses } => {
-            return lease(volume, (&path, session, uses), intake);
+            return lease(volume, &path, session, uses, intake);
         }
         NameCall::Set { path, follow, what } => {
             let mut inode = volume.tree.borrow().find(&path, follow)?.inode()?;
@@ -179,12 +179,14 @@ impl Concerned {
 /// Has a client make files in a folder by its bundle.
 fn lease(
     volume: &Rc<Volume>,
-    (path, session, uses): (&CStr, u32, Uses),
+    path: &CStr,
+    session: u32,
+    uses: Uses,
     intake: Option<&Intake>,
 ) -> io::Result<Answer> {
     let intake = intake.ok_or(Errno::OPNOTSUPP)?;
     let folder = volume.tree.borrow().find(path, true)?.inode()?;
-    let words = intake.lease(volume, folder, (session, uses))?;
+    let words = intake.lease(volume, folder, session, uses)?;
     let status = status(volume, folder)?.encode();
     let words = words.iter().flat_map(|word| word.to_le_bytes());
     Ok(Answer { value: 0, bytes: status.into_iter().chain(words).collect() })
@@ -202,7 +204,7 @@ pub(super) async fn cover(volume: &Rc<Volume>, path: &CStr) -> io::Result<()> {
         inode = match found.inode {
             Some(inode) => inode,
             None if volume.is_writable => {
-                let make = |tree: &Tree| tree.make(&found, ((FOLDER, 0o755), None), now());
+                let make = |tree: &Tree| tree.make(&found, FOLDER, 0o755, now());
                 volume.change(make).await?
             }
             None => volume.tree.borrow_mut().show(&found, now())?,
@@ -222,12 +224,10 @@ fn changes(tree: &Tree, call: &NameCall, now: Time) -> Result<Vec<Change>, Errno
         NameCall::Unlink { path } => tree.unlink_file(&find(path)?, now),
         NameCall::RemoveDir { path } => tree.remove_folder(&find(path)?, now),
         NameCall::MakeDir { path, mode } => {
-            let kind = (FOLDER, NewMode::decode(*mode).masked());
-            Ok(tree.make(&find(path)?, (kind, None), now)?.1)
+            let permissions = NewMode::decode(*mode).masked();
+            Ok(tree.make(&find(path)?, FOLDER, permissions, now)?.1)
         }
-        NameCall::Rename { from, to, flags } => {
-            tree.rename((&find(from)?, &find(to)?), *flags, now)
-        }
+        NameCall::Rename { from, to, flags } => tree.rename(&find(from)?, &find(to)?, *flags, now),
         NameCall::Link { from, to } => tree.link(&find(from)?, &find(to)?, now),
         NameCall::Symlink { text, name } => tree.symlink(text, &find(name)?, now),
         _ => Err(Errno::NOSYS),
@@ -237,11 +237,11 @@ fn changes(tree: &Tree, call: &NameCall, now: Time) -> Result<Vec<Change>, Errno
 fn status(volume: &Volume, inode: u64) -> io::Result<Status> {
     let node = volume.named(inode)?;
     let links = volume.tree.borrow().link_count(inode);
-    Ok(status_of(volume, (inode, &node), links))
+    Ok(status_of(volume, inode, &node, links))
 }
 
 /// The status of an inode.
-pub(super) fn status_of(volume: &Volume, (inode, node): (u64, &Node), links: u64) -> Status {
+pub(super) fn status_of(volume: &Volume, inode: u64, node: &Node, links: u64) -> Status {
     // Of a folder that of a small one, as file systems say it.
     let size = if node.is_folder() { READ_LEN } else { volume.size(node) };
     let [accessed, modified, changed] = node.times;

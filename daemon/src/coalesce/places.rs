@@ -29,7 +29,11 @@ use super::{
     tree::{Found, NamedFile, Tree},
     volume::Volume,
 };
-use crate::{bundles::Entry, names::device_of, node::Node};
+use crate::{
+    bundles::Entry,
+    names::{Identity, device_of},
+    node::Node,
+};
 
 /// Physical files that clients read; bytes in others are asked for.
 const SOURCES_MAX: usize = wire::SOURCES_MAX;
@@ -41,7 +45,7 @@ pub(super) struct Places {
     node: Arc<Node>,
     table: shm::Places,
     /// Entries of files, and the hashes that lead there, by multifile and inode.
-    known: RefCell<HashMap<(u64, u64), (u32, u64)>>,
+    known: RefCell<HashMap<Identity, (u32, u64)>>,
     /// Entries that were given back, and how many there have been.
     free: RefCell<Vec<u32>>,
     used: Cell<u32>,
@@ -219,7 +223,7 @@ impl Places {
     }
 
     /// An entry for a file that has none, hidden.
-    fn enter(&self, key: (u64, u64), hash: u64) -> Option<u32> {
+    fn enter(&self, key: Identity, hash: u64) -> Option<u32> {
         let next = || {
             let next = self.used.get();
             self.used.set(next + 1);
@@ -253,7 +257,7 @@ impl Places {
     }
 
     /// Takes the entry of a file back.
-    fn forget(&self, key: (u64, u64)) {
+    fn forget(&self, key: Identity) {
         let Some((entry, hash)) = self.known.borrow_mut().remove(&key) else { return };
         self.table.shared().hide(entry);
         self.table.shared().leave(hash, entry);

@@ -124,7 +124,8 @@ impl Volume {
         &self,
         changing: &Changing<'_>,
         live: &Live,
-        (old, len): (&Rc<Stream>, u64),
+        old: &Rc<Stream>,
+        len: u64,
     ) -> io::Result<()> {
         let _taken = self.tasks.take().await;
         let Some(task) = self.node(live)?.task else { return Ok(()) };

@@ -72,7 +72,7 @@ struct Piece {
 }
 
 impl Stream {
-    pub(super) fn new(member: Rc<Member>, (place, key): (Place, SlotKey), len: u64) -> Self {
+    pub(super) fn new(member: Rc<Member>, place: Place, key: SlotKey, len: u64) -> Self {
         let bound = if member.is_packed { place.chunk_len } else { u64::MAX };
         let is_soiled = Cell::new(member.is_packed);
         let (place, bound, len) = (Cell::new(place), Cell::new(bound), Cell::new(len));
@@ -295,11 +295,11 @@ impl Stream {
         if len >= old {
             return Ok(true);
         }
-        self.change_len(machine, (old, len)).await?;
+        self.change_len(machine, old, len).await?;
         let cleared = self.clear(machine, len, old).await;
         if cleared.is_err() {
             // What is left there would be seen if it got longer again.
-            self.change_len(machine, (len, old)).await?;
+            self.change_len(machine, len, old).await?;
         }
         cleared.map(|()| true)
     }
@@ -310,21 +310,21 @@ impl Stream {
             let _taken = self.turn.take().await;
             let old = self.len();
             if old < len {
-                self.change_len(machine, (old, len)).await?;
+                self.change_len(machine, old, len).await?;
             }
         }
         Ok(())
     }
 
     /// The stream has another length, or where the journal cannot say so the one it had.
-    async fn change_len(&self, machine: &Machine, (old, len): (u64, u64)) -> io::Result<()> {
+    async fn change_len(&self, machine: &Machine, old: u64, len: u64) -> io::Result<()> {
         debug_assert_eq!(self.len(), old, "one call changes the length");
-        let between = (old.min(len), old.max(len));
-        let told = self.tell(machine, len, between).await;
+        let (from, to) = (old.min(len), old.max(len));
+        let told = self.tell(machine, len, from, to).await;
         match told {
             Ok(()) => self.len.set(len),
             // It may say so of some blocks.
-            Err(_) => drop(self.tell(machine, old, between).await),
+            Err(_) => drop(self.tell(machine, old, from, to).await),
         }
         told
     }
@@ -332,7 +332,7 @@ impl Stream {
     /// Has the journal say, of the blocks that bytes `from` to `to` are in, what a stream of `len`
     /// bytes uses of them: the last one first if it got shorter, so that at no time one that is not
     /// full has others behind it, whatever dies.
-    async fn tell(&self, machine: &Machine, len: u64, (from, to): (u64, u64)) -> io::Result<()> {
+    async fn tell(&self, machine: &Machine, len: u64, from: u64, to: u64) -> io::Result<()> {
         let journal = self.member.journal()?;
         let (key, chunk_len) = (self.key, self.place.get().chunk_len);
         debug_assert!(from <= to);

@@ -90,7 +90,7 @@ impl World {
 
     fn start(&mut self) {
         let path = self.path();
-        let volume = Volume::open(self.machine.clone(), &path, (self.shape, false));
+        let volume = Volume::open(self.machine.clone(), &path, self.shape, false);
         let volume = self.executor.run_until(volume).expect("opened");
         self.files.volumes = Rc::new([(b"/m".to_vec(), volume)]);
     }
@@ -373,7 +373,7 @@ fn find(tree: &Tree, path: &str) -> Result<Found, Errno> {
 fn make(tree: &mut Tree, path: &str) -> u64 {
     let kind = if path.ends_with('/') { FOLDER } else { REGULAR };
     let at = find(tree, path).expect("its folder is there");
-    let (inode, changes) = tree.make(&at, ((kind, 0o755), None), (1, 0)).expect("free");
+    let (inode, changes) = tree.make(&at, kind, 0o755, (1, 0)).expect("free");
     tree.apply(changes);
     inode
 }
@@ -387,7 +387,7 @@ fn names_are_refused_as_posix_has_it() {
     let now = (2, 0);
     let rename = |tree: &Tree, from: &str, to: &str, flags| {
         let (from, to) = (find(tree, from).expect("found"), find(tree, to).expect("found"));
-        tree.rename((&from, &to), flags, now).map(|changes| changes.len())
+        tree.rename(&from, &to, flags, now).map(|changes| changes.len())
     };
     for (from, to, flags, expected) in [
         ("/d", "/d/e/x", 0, Errno::INVAL),
@@ -468,5 +468,5 @@ fn a_folder_in_itself_can_be_renamed() {
     }
     let tree = Tree::new(catalogue, User::default());
     let (from, to) = (find(&tree, "/a").expect("there"), find(&tree, "/c").expect("free"));
-    assert!(tree.rename((&from, &to), 0, (1, 0)).is_ok());
+    assert!(tree.rename(&from, &to, 0, (1, 0)).is_ok());
 }

@@ -275,15 +275,16 @@ impl Tree {
 
     // ---- what calls change
 
-    /// A new inode of this mode, with this task, under a name that is free.
+    /// A new inode of this mode, without a task, under a name that is free.
     pub(super) fn make(
         &self,
         at: &Found,
-        kind: ((u32, u32), Option<u64>),
+        kind: u32,
+        permissions: u32,
         now: Time,
     ) -> Result<(u64, Vec<Change>), Errno> {
         let inode = self.catalogue.next_inode();
-        Ok((inode, self.make_as(inode, at, kind, now)?))
+        Ok((inode, self.make_as(inode, at, kind, permissions, now)?))
     }
 
     /// As [`make`](Self::make), of a number that was [reserved](Self::reserve).
@@ -291,7 +292,8 @@ impl Tree {
         &self,
         inode: u64,
         at: &Found,
-        ((kind, permissions), task): ((u32, u32), Option<u64>),
+        kind: u32,
+        permissions: u32,
         now: Time,
     ) -> Result<Vec<Change>, Errno> {
         if at.inode.is_some() || self.has(at) {
@@ -307,7 +309,6 @@ impl Tree {
             mode: kind | asked & PERMISSIONS | inherited,
             user: self.me.user,
             group: above.map_or(self.me.group, |folder| folder.group),
-            task,
             times: [now; 3],
             ..Node::default()
         };
@@ -319,7 +320,7 @@ impl Tree {
         if text.to_bytes().len() > TEXT_LEN_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let (_, mut changes) = self.make(at, ((LINK, 0o777), None), now)?;
+        let (_, mut changes) = self.make(at, LINK, 0o777, now)?;
         if let Some(Change::Node(_, node)) = changes.first_mut() {
             node.text = text.to_bytes().to_vec();
         }
@@ -363,7 +364,8 @@ impl Tree {
 
     pub(super) fn rename(
         &self,
-        (from, to): (&Found, &Found),
+        from: &Found,
+        to: &Found,
         flags: u32,
         now: Time,
     ) -> Result<Vec<Change>, Errno> {

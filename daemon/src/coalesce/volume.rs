@@ -100,7 +100,8 @@ impl Volume {
     pub(crate) async fn open(
         machine: Machine,
         path: &Path,
-        (shape, is_read_only): (Shape, bool),
+        shape: Shape,
+        is_read_only: bool,
     ) -> io::Result<Rc<Self>> {
         let (place, path) = (machine.place().clone(), path.to_owned());
         let open = move || {
@@ -182,8 +183,8 @@ impl Volume {
             });
             let rows = rows.max().unwrap_or(0);
             let first_task = streams.len() as u64;
-            let (data, chunks) = (uring::File::new(data.into())?, (data_at, end - data_at));
-            let member = Member::new((file, first_task), data, chunks, rows);
+            let data = uring::File::new(data.into())?;
+            let member = Member::new(file, first_task, data, data_at, end - data_at, rows);
             let is_short =
                 |((place, _), _): &((Place, _), _)| place.chunk_len < self.shape.chunk_len;
             // Names may get longer than a chunk in any case.
@@ -194,7 +195,7 @@ impl Volume {
             members.push(Rc::clone(&member));
             for ((place, key), len) in places {
                 let is_short = place.chunk_len < self.shape.chunk_len && len <= place.chunk_len;
-                let stream = Stream::new(Rc::clone(&member), (place, key), len);
+                let stream = Stream::new(Rc::clone(&member), place, key, len);
                 if is_short && !streams.is_empty() {
                     stream.keep_within_chunk();
                 }

@@ -175,7 +175,7 @@ async fn written<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> Writ
         _ if position != run.start => Ok(0),
         // An append moves the position to its end, from zero.
         APPEND if at == 0 => Ok(0),
-        APPEND => appended(core, file, &descriptor.file, (position, len), size..at).await,
+        APPEND => appended(core, file, &descriptor.file, position, len, size..at).await,
         from => Ok(at.checked_sub(from).filter(|done| *done <= len).unwrap_or(0)),
     };
     Written { done: done.unwrap_or(len), is_doubtful: done.is_err() }
@@ -191,7 +191,8 @@ async fn appended<S: Storage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     descriptor: &S::File,
-    (position, len): (u64, u64),
+    position: u64,
+    len: u64,
     grown: Range<u64>,
 ) -> Result<u64, Errno> {
     // As much again may be others'.
@@ -219,12 +220,7 @@ async fn appended<S: Storage>(
         let into = record.get_mut(done..).unwrap_or_default();
         done += copy_out(into, staged.bytes());
     }
-    doubt::ended(
-        &mut grown::source(&found, start),
-        &mut grown::source(&record, 0),
-        len,
-        (grown.start, grown.end),
-    )
+    doubt::ended(&mut grown::source(&found, start), &mut grown::source(&record, 0), len, grown)
 }
 
 async fn sleep(handle: &Handle, pause: &mut Duration) {

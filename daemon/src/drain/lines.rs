@@ -45,7 +45,8 @@ impl Lines {
     pub(super) fn spent(
         &mut self,
         device: u64,
-        (session, slot): (u32, u32),
+        session: u32,
+        slot: u32,
         len: u64,
         is_wanted: bool,
     ) {

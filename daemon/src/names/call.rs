@@ -177,7 +177,7 @@ impl NameCall {
             }
             Self::ReadLink { ref path } => about(path, |path_len| Request::ReadLink { path_len }),
             Self::Set { what: Attributes::Mode(_), follow: false, .. } => Err(Errno::NOTSUP),
-            Self::Set { ref path, follow, what } => what.encode((0, path), follow),
+            Self::Set { ref path, follow, what } => what.encode(0, path, follow),
             Self::Access { ref path, mode } => {
                 about(path, |path_len| Request::Access { path_len, mode })
             }
@@ -265,7 +265,8 @@ impl Attributes {
     /// `ENAMETOOLONG`.
     pub(crate) fn encode(
         self,
-        (file, path): (u32, &CStr),
+        file: u32,
+        path: &CStr,
         follow: bool,
     ) -> Result<(Request, Vec<u8>), Errno> {
         let (request, mut payload) = about(path, |path_len| match self {

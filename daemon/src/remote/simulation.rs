@@ -371,7 +371,7 @@ impl Program {
         flags: OFlags,
     ) -> std::io::Result<Rc<RemoteFile<SimNetwork<SimDisk>>>> {
         let call = OpenCall { path: path(name), flags: flags.bits(), mode: 0o600, inode: 0 };
-        self.group.open((Some(self.process), None), call).await.map(|(file, _)| file)
+        self.group.open(Some(self.process), None, call).await.map(|(file, _)| file)
     }
 
     async fn name(&self, call: NameCall) -> std::io::Result<()> {

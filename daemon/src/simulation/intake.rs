@@ -41,7 +41,7 @@ impl Reader {
         let registration = Registration { file: 0, flags, log_at: 0, log_len: 0 };
         wire.hand_over(registration, Open::new(inode, false));
         let peer = Box::new(WireEnd(wire));
-        let session = Rc::new(Session::new((id, None), grant, Arc::clone(&segment), peer));
+        let session = Rc::new(Session::new(id, None, grant, Arc::clone(&segment), peer));
         core.enter(Rc::clone(&session));
         registration::hear(core, &session);
         let mut reader = Self { segment, requester: Requester::new() };

@@ -25,8 +25,8 @@ fn file(flags: FileFlags) -> Rc<OpenFile<SimStorage>> {
         is_ours: false,
         has_descriptor: true,
     };
-    let open = (Open::new(1, flags.has(FileFlags::APPEND)), None);
-    Rc::new(OpenFile::new(origin, segment, open, Log::default()).expect("a slot"))
+    let open = Open::new(1, flags.has(FileFlags::APPEND));
+    Rc::new(OpenFile::new(origin, segment, open, None, Log::default()).expect("a slot"))
 }
 
 fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {

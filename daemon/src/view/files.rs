@@ -245,7 +245,7 @@ impl View {
             self.core.storage.close(located).await.map_err(errno)?;
             return Err(Errno::STALE); // The kernel looks the name up again.
         }
-        let handle = self.keep(header, (header.node, &status), open.flags, located).await;
+        let handle = self.keep(header, header.node, &status, open.flags, located).await;
         Ok(fuse::opened(header.unique, handle, self.is_direct.get()))
     }
 
@@ -282,7 +282,8 @@ impl View {
     pub(super) async fn keep(
         &self,
         header: &Header,
-        (node, status): (u64, &Status),
+        node: u64,
+        status: &Status,
         flags: u32,
         located: Located,
     ) -> u64 {

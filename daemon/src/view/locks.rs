@@ -81,12 +81,13 @@ impl View {
     pub(super) async fn set_lock(
         &self,
         handle: u64,
-        (owner, lock): (u64, Lock),
+        owner: u64,
+        lock: Lock,
         is_whole: bool,
         waits: Option<u64>,
     ) -> Result<(), Errno> {
         let file = self.handles.borrow().file(handle)?;
-        let call = self.lock_call(&file, (owner, lock), is_whole)?;
+        let call = self.lock_call(&file, owner, lock, is_whole)?;
         if !is_whole {
             file.lockers.borrow_mut().insert(owner);
         }
@@ -129,11 +130,12 @@ impl View {
     pub(super) async fn find_lock(
         &self,
         handle: u64,
-        (owner, lock): (u64, Lock),
+        owner: u64,
+        lock: Lock,
         is_whole: bool,
     ) -> Result<Lock, Errno> {
         let file = self.handles.borrow().file(handle)?;
-        let call = self.lock_call(&file, (owner, lock), is_whole)?;
+        let call = self.lock_call(&file, owner, lock, is_whole)?;
         let found = self.core.storage.find_lock(&file.located()?, call).await.map_err(errno)?;
         Ok(match found {
             None => Lock { kind: UNLOCK, ..lock },
@@ -162,7 +164,8 @@ impl View {
     fn lock_call(
         &self,
         file: &OpenFile,
-        (owner, lock): (u64, Lock),
+        owner: u64,
+        lock: Lock,
         is_whole: bool,
     ) -> Result<LockCall, Errno> {
         let kind = match lock.kind {

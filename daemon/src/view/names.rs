@@ -10,7 +10,7 @@ use rustix::{
 };
 use wire::{FileSystem, NameKind, Status, Times};
 
-use super::{Reply, View, files::Named, is_regular};
+use super::{Reply, View, files::Named, is_regular, nodes::Leaf};
 use crate::{
     names::{Attributes, NameCall},
     storage::Storage as _,
@@ -37,7 +37,7 @@ impl View {
             Operation::Lookup { name } => {
                 self.know_top().await;
                 let status = self.look(self.child(node, name)?).await?;
-                self.entry(unique, (node, name), &status)
+                self.entry(unique, node, name, &status)
             }
             Operation::GetAttributes { handle } => {
                 self.know_top().await;
@@ -122,7 +122,7 @@ impl View {
                 let (from, to) = (self.path(*node)?, self.child(folder, name)?);
                 self.call(NameCall::Link { from, to: to.clone() }).await?;
                 let status = self.look(to).await?;
-                return Ok(self.entry(unique, (folder, name), &status));
+                return Ok(self.entry(unique, folder, name, &status));
             }
             Operation::Unlink { name } => {
                 self.call(NameCall::Unlink { path: self.child(folder, name)? }).await?;
@@ -133,7 +133,8 @@ impl View {
                 self.nodes.borrow_mut().remove(folder, name);
             }
             Operation::Rename { name, to_folder, to_name, flags } => {
-                let (from, to) = ((folder, &**name), (*to_folder, &**to_name));
+                let from = Leaf { folder, name };
+                let to = Leaf { folder: *to_folder, name: to_name };
                 self.rename(from, to, *flags).await?;
             }
             _ => return Err(Errno::NOSYS),
@@ -141,10 +142,10 @@ impl View {
         Ok(fuse::empty(unique))
     }
 
-    async fn rename(&self, from: (u64, &CStr), to: (u64, &CStr), flags: u32) -> Result<(), Errno> {
+    async fn rename(&self, from: Leaf<'_>, to: Leaf<'_>, flags: u32) -> Result<(), Errno> {
         let call = NameCall::Rename {
-            from: self.child(from.0, from.1)?,
-            to: self.child(to.0, to.1)?,
+            from: self.child(from.folder, from.name)?,
+            to: self.child(to.folder, to.name)?,
             flags,
         };
         self.call(call).await?;
@@ -161,7 +162,7 @@ impl View {
     async fn made(&self, header: &Header, name: &CStr, path: CString) -> Result<Vec<u8>, Errno> {
         self.give(header, &path).await?;
         let status = self.look(path).await?;
-        Ok(self.entry(header.unique, (header.node, name), &status))
+        Ok(self.entry(header.unique, header.node, name, &status))
     }
 
     /// Makes what was made by the daemon that of who asked, if that is somebody else.
@@ -186,9 +187,9 @@ impl View {
             status = self.core.storage.status(&located).await.map_err(errno)?;
         }
         let node = self.nodes.borrow_mut().look_up(header.node, name, &status);
-        let handle = self.keep(header, (node, &status), open.flags, located).await;
+        let handle = self.keep(header, node, &status, open.flags, located).await;
         let attributes = self.attributes(&status);
-        Ok(fuse::created(header.unique, (node, &attributes), handle, self.is_direct.get()))
+        Ok(fuse::created(header.unique, node, &attributes, handle, self.is_direct.get()))
     }
 
     /// Of files that only the daemon's user sees, the kernel leaves modes to the view.
@@ -211,7 +212,7 @@ impl View {
                 NameKind::Link => FileType::Symlink.as_raw_mode(),
                 NameKind::Other => 0,
             };
-            if !part.push((*inode, kind), transfer.at + next, name) {
+            if !part.push(*inode, kind, transfer.at + next, name) {
                 break;
             }
         }

@@ -39,6 +39,20 @@ struct Node {
     is_folder: bool,
 }
 
+/// A name in a folder.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaf<'a> {
+    /// Number of the folder.
+    pub(super) folder: u64,
+    pub(super) name: &'a CStr,
+}
+
+impl Leaf<'_> {
+    fn owned(self) -> Name {
+        (self.folder, self.name.to_bytes().to_vec())
+    }
+}
+
 impl Nodes {
     pub(super) fn new(top: &[u8]) -> Self {
         let (nodes, by_name, by_identity) = (HashMap::new(), HashMap::new(), HashMap::new());
@@ -158,11 +172,11 @@ impl Nodes {
     }
 
     /// A name has become another one.
-    pub(super) fn rename(&mut self, from: (u64, &CStr), to: (u64, &CStr)) {
-        self.remove(to.0, to.1);
-        let from = (from.0, from.1.to_bytes().to_vec());
+    pub(super) fn rename(&mut self, from: Leaf<'_>, to: Leaf<'_>) {
+        self.remove(to.folder, to.name);
+        let from = from.owned();
         let Some(number) = self.by_name.remove(&from) else { return };
-        let to = (to.0, to.1.to_bytes().to_vec());
+        let to = to.owned();
         if let Some(node) = self.nodes.get_mut(&number) {
             node.names.retain(|name| *name != from);
             node.names.push(to.clone());
@@ -171,9 +185,8 @@ impl Nodes {
     }
 
     /// Two names have changed places.
-    pub(super) fn exchange(&mut self, one: (u64, &CStr), other: (u64, &CStr)) {
-        let name = |(folder, name): (u64, &CStr)| (folder, name.to_bytes().to_vec());
-        let (one, other) = (name(one), name(other));
+    pub(super) fn exchange(&mut self, one: Leaf<'_>, other: Leaf<'_>) {
+        let (one, other) = (one.owned(), other.owned());
         let [first, second] = [&one, &other].map(|name| self.by_name.remove(name));
         for (node, from, to) in [(first, &one, &other), (second, &other, &one)] {
             let Some(number) = node else { continue };
@@ -242,8 +255,8 @@ mod tests {
         let sub = nodes.look_up(ROOT, c"sub", &folder(2));
         let leaf = nodes.look_up(sub, c"leaf", &file(3));
         assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/sub/leaf"));
-        nodes.rename((ROOT, c"sub"), (ROOT, c"other"));
-        nodes.rename((sub, c"leaf"), (ROOT, c"up"));
+        nodes.rename(Leaf { folder: ROOT, name: c"sub" }, Leaf { folder: ROOT, name: c"other" });
+        nodes.rename(Leaf { folder: sub, name: c"leaf" }, Leaf { folder: ROOT, name: c"up" });
         assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/up"));
         assert_eq!(path(&nodes, sub).as_deref(), Some("/top/other"));
         assert_eq!(nodes.look_up(ROOT, c"up", &file(3)), leaf);
@@ -268,9 +281,9 @@ mod tests {
         let new = nodes.look_up(ROOT, c"a", &file(4));
         assert_ne!(old, new);
         assert_eq!((path(&nodes, old), path(&nodes, new).as_deref()), (None, Some("/top/a")));
-        nodes.rename((ROOT, c"a"), (ROOT, c"b"));
+        nodes.rename(Leaf { folder: ROOT, name: c"a" }, Leaf { folder: ROOT, name: c"b" });
         let third = nodes.look_up(ROOT, c"a", &file(5));
-        nodes.exchange((ROOT, c"a"), (ROOT, c"b"));
+        nodes.exchange(Leaf { folder: ROOT, name: c"a" }, Leaf { folder: ROOT, name: c"b" });
         assert_eq!(path(&nodes, third).as_deref(), Some("/top/b"));
         assert_eq!(path(&nodes, new).as_deref(), Some("/top/a"));
     }

@@ -141,7 +141,8 @@ pub fn entry(unique: u64, node: u64, attributes: &Attributes) -> Vec<u8> {
 #[must_use]
 pub fn created(
     unique: u64,
-    (node, attributes): (u64, &Attributes),
+    node: u64,
+    attributes: &Attributes,
     handle: u64,
     is_direct: bool,
 ) -> Vec<u8> {
@@ -240,7 +241,7 @@ impl Names {
 
     /// Adds a name of type `kind` (the bits of a mode), behind which the listing goes on at `next`;
     /// false: there is no room.
-    pub fn push(&mut self, (inode, kind): (u64, u32), next: u64, name: &[u8]) -> bool {
+    pub fn push(&mut self, inode: u64, kind: u32, next: u64, name: &[u8]) -> bool {
         const HEADER_LEN: usize = 24;
         let len = (HEADER_LEN + name.len()).next_multiple_of(8);
         if self.bytes.0.len() + len > self.room {
@@ -272,7 +273,7 @@ mod tests {
         for (reply, len) in [
             (entry(1, 2, &made), 128),
             (attributes(1, &made), 104),
-            (created(1, (2, &made), 3, true), 128 + 16),
+            (created(1, 2, &made, 3, true), 128 + 16),
             (opened(1, 2, false), 16),
             (written(1, 2), 8),
             (initialised(1, 31, settings), 64),
@@ -289,9 +290,9 @@ mod tests {
     #[test]
     fn listing_takes_no_name_beyond_its_room() {
         let mut names = Names::new(64);
-        assert!(names.push((5, 0o040_000), 1, b"."));
-        assert!(names.push((6, 0o100_000), 2, b"12345678"));
-        assert!(!names.push((7, 0o100_000), 3, b"n"));
+        assert!(names.push(5, 0o040_000, 1, b"."));
+        assert!(names.push(6, 0o100_000, 2, b"12345678"));
+        assert!(!names.push(7, 0o100_000, 3, b"n"));
         let reply = names.reply(9);
         assert_eq!(reply.len(), OUT_HEADER_LEN + 32 + 32);
         assert_eq!(

@@ -82,15 +82,38 @@ impl Logs {
         };
         fits(self.index_at, self.index_len) && fits(self.data_at, self.data_len)
     }
+
+    /// The index log.
+    #[must_use]
+    pub const fn index(&self) -> Ring {
+        Ring { at: self.index_at, len: self.index_len }
+    }
+
+    /// The data log.
+    #[must_use]
+    pub const fn data(&self) -> Ring {
+        Ring { at: self.data_at, len: self.data_len }
+    }
 }
 
-/// The two stretches of a ring of `ring_len` bytes at `ring_at` that `len` bytes from `position` on
-/// lie in: starts and lengths.
-#[must_use]
-pub fn stretches((ring_at, ring_len): (u64, u64), position: u64, len: u64) -> [(u64, u64); 2] {
-    let at = position & ring_len.wrapping_sub(1);
-    let first = len.min(ring_len.saturating_sub(at));
-    [(ring_at.wrapping_add(at), first), (ring_at, len - first)]
+/// One of the logs: a ring in the arena, whose length is a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// Start in the arena.
+    pub at: u64,
+    /// Its length.
+    pub len: u64,
+}
+
+impl Ring {
+    /// The two stretches that `len` bytes from `position` on lie in: starts and lengths.
+    #[must_use]
+    pub const fn stretches(self, position: u64, len: u64) -> [(u64, u64); 2] {
+        let at = position & self.len.wrapping_sub(1);
+        let room = self.len.saturating_sub(at);
+        let first = if len < room { len } else { room };
+        [(self.at.wrapping_add(at), first), (self.at, len - first)]
+    }
 }
 
 impl Bundle {
@@ -195,9 +218,10 @@ mod tests {
 
     #[test]
     fn stretches_of_a_ring_meet_at_its_end() {
-        assert_eq!(stretches((100, 16), 3, 5), [(103, 5), (100, 0)]);
-        assert_eq!(stretches((100, 16), 16 * 9 + 12, 10), [(112, 4), (100, 6)]);
-        assert_eq!(stretches((100, 16), 32, 16), [(100, 16), (100, 0)]);
+        let ring = Ring { at: 100, len: 16 };
+        assert_eq!(ring.stretches(3, 5), [(103, 5), (100, 0)]);
+        assert_eq!(ring.stretches(16 * 9 + 12, 10), [(112, 4), (100, 6)]);
+        assert_eq!(ring.stretches(32, 16), [(100, 16), (100, 0)]);
     }
 
     #[test]

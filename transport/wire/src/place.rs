@@ -130,7 +130,7 @@ impl Place {
 
     /// True if words are about the file of this name, without decoding them.
     #[must_use]
-    pub fn is_of(words: &[u64; WORDS], (device, folder): (u64, u64), name: &[u8]) -> bool {
+    pub fn is_of(words: &[u64; WORDS], device: u64, folder: u64, name: &[u8]) -> bool {
         let [its_device, its_folder, _, _, _, rest, ..] = *words;
         let its_name = words.iter().skip(HEAD);
         // Words behind a name of this length are zero in both.
@@ -204,9 +204,9 @@ mod tests {
             let words = place.encode();
             assert_eq!(Place::decode(&words), place);
             assert_eq!(place.name.bytes(&mut [0; PlaceName::MAX]), name);
-            assert!(Place::is_of(&words, (place.device, 2), name));
-            assert!(!Place::is_of(&words, (place.device, 2), b"another"));
-            assert!(!Place::is_of(&words, (place.device, 3), name));
+            assert!(Place::is_of(&words, place.device, 2, name));
+            assert!(!Place::is_of(&words, place.device, 2, b"another"));
+            assert!(!Place::is_of(&words, place.device, 3, name));
         }
         assert_eq!(PlaceName::new(&[b'x'; PlaceName::MAX + 1]), None);
         let status = place.status();

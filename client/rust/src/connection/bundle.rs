@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use rustix::io::Errno;
 use shm::{
-    bundle::{ALIGNMENT, Logs, stretches},
+    bundle::{ALIGNMENT, Logs, Ring},
     copy::copy_in,
 };
 use wire::{Record, Uses};
@@ -134,7 +134,7 @@ impl Bundle {
         let logs = self.logs?;
         let mut space = [0; Record::LEN_MAX];
         let bytes = record.encode(&mut space)?;
-        put(connection, (logs.index_at, logs.index_len), self.head, bytes)?;
+        put(connection, logs.index(), self.head, bytes)?;
         self.head += bytes.len() as u64;
         Some(())
     }
@@ -151,11 +151,11 @@ impl Bundle {
             // Zeros, since files that are neighbours are written as they lie.
             let aligned = self.data_head.next_multiple_of(ALIGNMENT);
             let padding = ZEROS.get(..usize::try_from(aligned - self.data_head).ok()?)?;
-            put(connection, (logs.data_at, logs.data_len), self.data_head, padding)?;
+            put(connection, logs.data(), self.data_head, padding)?;
             self.data_head = aligned;
         }
         for piece in data {
-            put(connection, (logs.data_at, logs.data_len), self.data_head, piece)?;
+            put(connection, logs.data(), self.data_head, piece)?;
             self.data_head += piece.len() as u64;
         }
         Some(())
@@ -257,9 +257,9 @@ impl Leases {
 }
 
 /// Copies bytes to where `position` lies in a ring.
-fn put(connection: &Connection, ring: (u64, u64), position: u64, bytes: &[u8]) -> Option<()> {
+fn put(connection: &Connection, ring: Ring, position: u64, bytes: &[u8]) -> Option<()> {
     let mut rest = bytes;
-    for (at, len) in stretches(ring, position, bytes.len() as u64) {
+    for (at, len) in ring.stretches(position, bytes.len() as u64) {
         let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
         let (part, behind) = rest.split_at_checked(len)?;
         copy_in(connection.session.arena().get(at..at + len)?, part);

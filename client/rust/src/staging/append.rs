@@ -135,5 +135,5 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
         let staged = place(link, log, run.start + at, (run.len - at).min(into.len() as u64));
         Ok(copy_out(into, staged.unwrap_or_default()))
     };
-    doubt::appended(&mut file, &mut record, run.len, (before, size))
+    doubt::appended(&mut file, &mut record, run.len, before..size)
 }

@@ -49,7 +49,8 @@ impl Intake {
         &self,
         volume: &Rc<Volume>,
         folder: u64,
-        (session, uses): (u32, Uses),
+        session: u32,
+        uses: Uses,
     ) -> Result<[u64; 4], Errno> {
         self.learn();
         let sources = self.sources.borrow();
@@ -70,7 +71,7 @@ impl Intake {
         }
         let epoch = self.names().epochs().folders;
         let start = volume.tree.borrow_mut().reserve(NUMBERS);
-        source.borrow_mut().grant((volume, folder), start..start.saturating_add(NUMBERS));
+        source.borrow_mut().grant(volume, folder, start..start.saturating_add(NUMBERS));
         Ok([start, NUMBERS, epoch, key])
     }
 

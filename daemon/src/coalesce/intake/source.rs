@@ -9,10 +9,7 @@ use std::{collections::BTreeMap, mem, ops::Range, rc::Rc, sync::Arc};
 use executor::Instant;
 use multifile::catalogue::Time;
 use rustix::io::Errno;
-use shm::{
-    bundle::{ALIGNMENT, stretches},
-    copy::copy_out,
-};
+use shm::{bundle::ALIGNMENT, copy::copy_out};
 use uring::Buffer;
 use wire::{CreateFlags, Record};
 
@@ -102,7 +99,7 @@ impl Source {
     }
 
     /// From now on its client may give these numbers.
-    pub(super) fn grant(&mut self, (volume, folder): (&Rc<Volume>, u64), numbers: Range<u64>) {
+    pub(super) fn grant(&mut self, volume: &Rc<Volume>, folder: u64, numbers: Range<u64>) {
         let is_other =
             |known: &Granted| known.folder != folder || !Rc::ptr_eq(&known.volume, volume);
         self.granted.retain(is_other);
@@ -164,7 +161,7 @@ impl Source {
         }
         let mut copy = vec![0; usize::try_from(len).unwrap_or(0)];
         let (mut rest, arena) = (&mut copy[..], self.entry.segment.arena());
-        for (at, len) in stretches((logs.index_at, logs.index_len), self.index_read, len) {
+        for (at, len) in logs.index().stretches(self.index_read, len) {
             let (at, len) = (usize::try_from(at).unwrap_or(0), usize::try_from(len).unwrap_or(0));
             let from = arena.get(at..at + len).unwrap_or_default();
             let copied = copy_out(rest, from);
@@ -280,8 +277,8 @@ pub(super) fn add_buffers(
     pieces: &[(u64, u64)],
     buffers: &mut Vec<Buffer>,
 ) -> Option<()> {
-    let ring = (entry.logs.data_at, entry.logs.data_len);
-    let stretches = pieces.iter().flat_map(|(at, len)| stretches(ring, *at, *len));
+    let ring = entry.logs.data();
+    let stretches = pieces.iter().flat_map(|(at, len)| ring.stretches(*at, *len));
     for (at, len) in stretches.filter(|(_, len)| *len > 0) {
         buffers.push(entry.segment.buffer(at, len)?);
     }

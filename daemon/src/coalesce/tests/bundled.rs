@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use shm::{
     NAME_SLOTS, NameHash,
-    bundle::{ALIGNMENT, Logs, stretches},
+    bundle::{ALIGNMENT, Logs, Ring},
     copy::copy_in,
 };
 use wire::{CreateFlags, Record, Uses};
@@ -331,8 +331,8 @@ impl Bundles {
 }
 
 impl Maker {
-    fn put(&self, ring: (u64, u64), position: u64, mut bytes: &[u8]) {
-        for (at, len) in stretches(ring, position, bytes.len() as u64) {
+    fn put(&self, ring: Ring, position: u64, mut bytes: &[u8]) {
+        for (at, len) in ring.stretches(position, bytes.len() as u64) {
             let (at, len) = (usize::try_from(at).unwrap(), usize::try_from(len).unwrap());
             copy_in(&self.segment.arena()[at..at + len], &bytes[..len]);
             bytes = &bytes[len..];
@@ -347,7 +347,7 @@ impl Maker {
     fn push(&mut self, record: &Record<'_>) {
         let mut space = [0; Record::LEN_MAX];
         let bytes = record.encode(&mut space).expect("room");
-        self.put((LOGS.index_at, LOGS.index_len), self.head, bytes);
+        self.put(LOGS.index(), self.head, bytes);
         self.head += bytes.len() as u64;
     }
 
@@ -355,7 +355,7 @@ impl Maker {
         if is_first {
             self.data_head = self.data_head.next_multiple_of(ALIGNMENT);
         }
-        self.put((LOGS.data_at, LOGS.data_len), self.data_head, bytes);
+        self.put(LOGS.data(), self.data_head, bytes);
         self.data_head += bytes.len() as u64;
     }
 
@@ -412,7 +412,7 @@ fn nonsense_in_a_bundle_harms_nobody_else() {
                 log[at..at + 2].copy_from_slice(&[rng.u8(1..4), rng.u8(2..7)]);
             }
         }
-        hostile.put((LOGS.index_at, LOGS.index_len), 0, &log);
+        hostile.put(LOGS.index(), 0, &log);
         let head = if rng.bool() { rng.u64(1..8 << 10) } else { rng.u64(..) };
         hostile.segment.shared().bundle.publish(head);
         all.world.check();

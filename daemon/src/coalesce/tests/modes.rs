@@ -10,7 +10,7 @@ fn modes_keep_out_who_is_not_root() {
     let mut tree = tree(7);
     // The root is root's.
     let at = find(&tree, "/f").expect("free");
-    assert_eq!(tree.make(&at, ((REGULAR, 0o644), None), (1, 0)), Err(Errno::ACCESS));
+    assert_eq!(tree.make(&at, REGULAR, 0o644, (1, 0)), Err(Errno::ACCESS));
     let root = Node { mode: FOLDER | 0o755, user: 7, ..Default::default() };
     tree.apply(vec![Change::Node(ROOT, root)]);
     let file = make(&mut tree, "/f");
@@ -49,8 +49,7 @@ fn what_is_made_in_a_folder_that_says_so_has_its_group() {
 fn whom_a_file_is_executed_as_is_not_handed_over() {
     let tree = tree(0);
     let at = find(&tree, "/d");
-    let (_, changes) =
-        tree.make(&at.expect("free"), ((FOLDER, 0o7777), None), (1, 0)).expect("room");
+    let (_, changes) = tree.make(&at.expect("free"), FOLDER, 0o7777, (1, 0)).expect("room");
     assert!(matches!(&changes[0], Change::Node(_, node) if node.mode == FOLDER | 0o1777));
     for (mode, kept) in [
         (REGULAR | 0o6755, REGULAR | 0o755),

@@ -197,7 +197,7 @@ impl<N: Network> RemoteFile<N> {
     }
 
     pub(crate) async fn set(&self, what: Attributes) -> io::Result<()> {
-        let (request, payload) = what.encode((self.handle, c""), true)?;
+        let (request, payload) = what.encode(self.handle, c"", true)?;
         self.call(request, payload).await.map(drop)
     }
 

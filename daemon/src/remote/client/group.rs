@@ -112,7 +112,8 @@ impl<N: Network> Group<N> {
     /// starts at the servers' root.
     pub(crate) async fn open(
         &self,
-        (process, rank): (Option<u16>, Option<u32>),
+        process: Option<u16>,
+        rank: Option<u32>,
         call: OpenCall,
     ) -> io::Result<(Rc<RemoteFile<N>>, Status)> {
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);

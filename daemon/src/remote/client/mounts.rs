@@ -229,7 +229,7 @@ impl Storage for Mounts {
             return Ok((Located::Here(file), status));
         };
         call.path = remote;
-        let (file, status) = server.group.open((self.process, self.rank), call).await?;
+        let (file, status) = server.group.open(self.process, self.rank, call).await?;
         Ok((Located::There(file), status))
     }
 

@@ -172,7 +172,7 @@ impl<N: Network> Client<N> {
         payload: Vec<u8>,
         is_once: bool,
     ) -> io::Result<(u64, Vec<u8>)> {
-        self.ask(request, (payload, None), is_once).await
+        self.ask(request, payload, None, is_once).await
     }
 
     /// Sends a request to write `data`, or to read into it, and waits for the count.
@@ -187,21 +187,22 @@ impl<N: Network> Client<N> {
         is_once: bool,
     ) -> io::Result<usize> {
         let len = data.len();
-        let (count, _) = self.ask(request, (Vec::new(), Some(data)), is_once).await?;
+        let (count, _) = self.ask(request, Vec::new(), Some(data), is_once).await?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX).min(len))
     }
 
     async fn ask(
         self: &Rc<Self>,
         request: Request,
-        payload: (Vec<u8>, Option<Buffer>),
+        payload: Vec<u8>,
+        data: Option<Buffer>,
         is_once: bool,
     ) -> io::Result<(u64, Vec<u8>)> {
         let _record = if is_once { Some(self.records.take(1).await) } else { None };
         let _request = self.requests.take(1).await;
-        let moved = payload.1.as_ref().map_or(0, Buffer::len);
+        let moved = data.as_ref().map_or(0, Buffer::len);
         let _buffer = if moved > INLINE_LEN_MAX { Some(self.buffers.take(1).await) } else { None };
-        let (id, pending) = self.post(request, payload, is_once)?;
+        let (id, pending) = self.post(request, payload, data, is_once)?;
         let is_over = || pending.reply.borrow().is_some() || self.state.borrow().dead.is_some();
         pending.answered.until(is_over).await;
         let mut state = self.state.borrow_mut();
@@ -218,7 +219,8 @@ impl<N: Network> Client<N> {
     fn post(
         self: &Rc<Self>,
         request: Request,
-        (payload, data): (Vec<u8>, Option<Buffer>),
+        payload: Vec<u8>,
+        data: Option<Buffer>,
         is_once: bool,
     ) -> io::Result<(u64, Rc<Pending>)> {
         let mut state = self.state.borrow_mut();
@@ -359,7 +361,7 @@ impl<N: Network> Client<N> {
 
     /// Greets the server, and has one that was started anew open what the session has open.
     async fn enter<R: Receive>(&self, inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
-        let welcome = greet(&self.key, self.session, (inbox, outbox), || self.hears()).await?;
+        let welcome = greet(&self.key, self.session, inbox, outbox, || self.hears()).await?;
         if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
             return Err(refused(
                 "the server grants too little; use the same `kakehi` on both nodes",

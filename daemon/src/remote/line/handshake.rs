@@ -79,7 +79,8 @@ pub(crate) fn advised(error: &io::Error) -> String {
 pub(crate) async fn greet<R: Receive>(
     key: &Key,
     session: [u8; SESSION_LEN],
-    (inbox, outbox): (&mut Inbox<R>, &Outbox),
+    inbox: &mut Inbox<R>,
+    outbox: &Outbox,
     hears: impl Fn(),
 ) -> io::Result<RemoteWelcome> {
     let client_nonce = random()?;
@@ -129,7 +130,7 @@ pub(crate) async fn greet<R: Receive>(
     };
     inbox.consume();
     if let Some(there) = there {
-        let secrets = secrets(key, &said, (Prover::Client, Prover::Server));
+        let secrets = secrets(key, &said, Prover::Client, Prover::Server);
         inbox.receiver().leave_stream(&there, secrets, Speaks::First)?;
     }
     Ok(welcome)
@@ -169,7 +170,7 @@ pub(crate) async fn challenge<R: Receive>(
         tell_worker(inbox, outbox)?;
         inbox.fill().await?;
         let there = hear_worker(inbox)?;
-        let secrets = secrets(key, &said, (Prover::Server, Prover::Client));
+        let secrets = secrets(key, &said, Prover::Server, Prover::Client);
         inbox.receiver().leave_stream(&there, secrets, Speaks::Second)?;
     }
     Ok(session)
@@ -192,7 +193,7 @@ fn hear_worker<R: Receive>(inbox: &mut Inbox<R>) -> io::Result<Vec<u8>> {
     Ok(address)
 }
 
-fn secrets(key: &Key, said: &Transcript, (ours, theirs): (Prover, Prover)) -> Secrets {
+fn secrets(key: &Key, said: &Transcript, ours: Prover, theirs: Prover) -> Secrets {
     Secrets { ours: key.secret(ours, said), theirs: key.secret(theirs, said) }
 }
 

@@ -131,7 +131,7 @@ fn both_sides_leave_the_stream_after_the_welcome_and_nothing_is_lost() {
             pending().await
         };
         let session = [3; SESSION_LEN];
-        let ask = async { greet(&key, session, (&mut far, &asked), || ()).await.map(drop) };
+        let ask = async { greet(&key, session, &mut far, &asked, || ()).await.map(drop) };
         let serving = first(serve, said.pump(&mut answers));
         first(first(ask, asked.pump(&mut requests)), serving).await.expect("welcome");
 

@@ -257,7 +257,7 @@ impl<S: Storage> Connection<'_, S> {
                         return Err(io::ErrorKind::ConnectionAborted.into());
                     }
                     let job = Job { id, record, request, payload, data };
-                    self.take(job, (credit, inbox.take_share()));
+                    self.take(job, credit, inbox.take_share());
                 }
                 Some(Frame::Ping) => self.outbox.owe_pong(),
                 Some(Frame::Goodbye) => {
@@ -303,12 +303,12 @@ impl<S: Storage> Connection<'_, S> {
         Ok(credit)
     }
 
-    fn take(&self, job: Job, held: (Credit, Option<executor::Credit>)) {
+    fn take(&self, job: Job, credit: Credit, share: Option<executor::Credit>) {
         let (outbox, session, number) = (self.outbox.clone(), Rc::clone(self.session), self.number);
         let read = matches!(job.request, Request::Read { .. }).then(|| job.data.clone());
         let (traffic, request) = (Arc::clone(&self.server.traffic), job.request);
         self.server.service.start(self.session, job, move |id, answer| {
-            drop(held);
+            drop((credit, share));
             traffic.add(&request, answer.as_ref().map_or(0, |(value, _)| *value));
             if session.connection.get() != number {
                 return; // It will be asked again on the connection that came after.

@@ -232,7 +232,7 @@ async fn appended<S: Storage>(
                 &mut grown::source(&found, grown.start),
                 &mut grown::source(data, 0),
                 len,
-                (grown.start, grown.end),
+                grown.clone(),
             ),
             None => Err(Errno::IO),
         },

@@ -129,7 +129,7 @@ async fn enter(
     session[..size_of::<u64>()].copy_from_slice(&number.to_le_bytes());
     let (receiver, mut sender) = network.connect().await?;
     let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
-    let greeted = async { greet(key, session, (&mut inbox, &outbox), || ()).await.map(drop) };
+    let greeted = async { greet(key, session, &mut inbox, &outbox, || ()).await.map(drop) };
     first(greeted, outbox.pump(&mut sender)).await?;
     Ok((inbox, sender))
 }
@@ -196,7 +196,7 @@ async fn send(
     let (receiver, mut sender) = network.connect().await?;
     let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
     let ask = async {
-        greet(key, SESSION, (&mut inbox, &outbox), || ()).await?;
+        greet(key, SESSION, &mut inbox, &outbox, || ()).await?;
         for round in rounds {
             for (id, &(request, payload)) in (1..).zip(round) {
                 outbox.push(Frame::Request { id, record: None, request, payload });
@@ -233,7 +233,7 @@ fn leaves_nothing_open(speaks: bool) {
         let (receiver, mut sender) = network.connect().await?;
         let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
         let open = async {
-            greet(&key, SESSION, (&mut inbox, &outbox), || ()).await?;
+            greet(&key, SESSION, &mut inbox, &outbox, || ()).await?;
             outbox.push(Frame::Request { id: 1, record: None, request: open(), payload: b"/x" });
             inbox.fill().await
         };
@@ -272,7 +272,7 @@ fn request_on_a_connection_that_was_replaced_is_not_executed() {
     let replaced = world.outcome_of(async move {
         let (receiver, mut sender) = network.connect().await?;
         let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
-        let greeted = async { greet(&key, SESSION, (&mut inbox, &outbox), || ()).await.map(drop) };
+        let greeted = async { greet(&key, SESSION, &mut inbox, &outbox, || ()).await.map(drop) };
         first(greeted, outbox.pump(&mut sender)).await?;
         let frame = Frame::Request { id: 1, record: None, request: open(), payload: b"/x" };
         let bytes = [frame.head().bytes(), frame.payload()].concat();
@@ -310,7 +310,7 @@ async fn send_mutated(network: &SimNetwork<SimDisk>, key: &Key, seed: u64) -> io
     let (receiver, mut sender) = network.connect().await?;
     let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
     first(
-        async { greet(key, SESSION, (&mut inbox, &outbox), || ()).await.map(drop) },
+        async { greet(key, SESSION, &mut inbox, &outbox, || ()).await.map(drop) },
         outbox.pump(&mut sender),
     )
     .await?;

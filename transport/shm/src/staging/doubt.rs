@@ -4,6 +4,8 @@
 //! a page, and if it is all the file has grown by: nobody else has appended then. What others have
 //! appended may begin alike: what stays in doubt is an error, not a guess.
 
+use core::ops::Range;
+
 use rustix::io::{self, Errno};
 
 /// Bytes compared at a time.
@@ -17,8 +19,8 @@ const PLACES_MAX: u32 = 4096;
 /// Reads at a position, as `pread(2)`.
 pub type Source<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
 
-/// Bytes of a `record` of `len` bytes that are in a `file` which has grown from `before` to `size`
-/// since it was about to be appended.
+/// Bytes of a `record` of `len` bytes that are in a `file` which has `grown` by a range since it
+/// was about to be appended.
 ///
 /// # Errors
 ///
@@ -27,8 +29,9 @@ pub fn appended(
     file: Source<'_>,
     record: Source<'_>,
     len: u64,
-    (before, size): (u64, u64),
+    grown: Range<u64>,
 ) -> io::Result<u64> {
+    let Range { start: before, end: size } = grown;
     let grown = size.saturating_sub(before);
     if grown == 0 || len == 0 {
         return Ok(0);
@@ -62,18 +65,14 @@ pub fn appended(
     if is_in_doubt { Err(Errno::IO) } else { Ok(0) }
 }
 
-/// Bytes of a `record` of `len` bytes that one call has appended which began at `before` bytes of
-/// the `file` or behind them, and ended at `end`.
+/// Bytes of a `record` of `len` bytes that one call has appended which began at the start of what
+/// the `file` has `grown` by or behind it, and ended at its end.
 ///
 /// # Errors
 ///
 /// `EIO`: others have appended before, and it cannot be told. Those of reading.
-pub fn ended(
-    file: Source<'_>,
-    record: Source<'_>,
-    len: u64,
-    (before, end): (u64, u64),
-) -> io::Result<u64> {
+pub fn ended(file: Source<'_>, record: Source<'_>, len: u64, grown: Range<u64>) -> io::Result<u64> {
+    let Range { start: before, end } = grown;
     let grown = end.saturating_sub(before);
     if grown <= len && same(file, record, before, grown)? == grown {
         return Ok(grown);
@@ -139,13 +138,13 @@ mod tests {
 
     /// Counts the bytes of `record` in a file that had `before` bytes and has those of `since` too.
     fn found(before: u64, since: &[u8], record: &[u8]) -> io::Result<u64> {
-        let range = (before, before + since.len() as u64);
+        let range = before..before + since.len() as u64;
         appended(&mut source(since, before), &mut source(record, 0), record.len() as u64, range)
     }
 
     /// The same, of a call that is known to have ended with `since`.
     fn found_at_end(before: u64, since: &[u8], record: &[u8]) -> io::Result<u64> {
-        let range = (before, before + since.len() as u64);
+        let range = before..before + since.len() as u64;
         ended(&mut source(since, before), &mut source(record, 0), record.len() as u64, range)
     }
 
@@ -191,7 +190,7 @@ mod tests {
                 let room = usize::try_from(end - at).expect("small").min(into.len());
                 whole(at, &mut into[..room])
             };
-            let (mut file, sizes) = (source(&record, 100), (100, 10_100));
+            let (mut file, sizes) = (source(&record, 100), 100..10_100);
             assert_eq!(appended(&mut file, &mut parts, 10_000, sizes), Ok(10_000), "{wrap}");
         }
     }

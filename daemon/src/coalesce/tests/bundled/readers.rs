@@ -37,8 +37,8 @@ impl Table {
     }
 
     fn find(&self, device: u64, lease: Lease, name: &str) -> Option<(Seen, Place)> {
-        let (hash, identity) = (NameHash::new(lease.key, name.as_bytes()), (device, lease.folder));
-        let is_it = |words: &_| Place::is_of(words, identity, name.as_bytes());
+        let hash = NameHash::new(lease.key, name.as_bytes());
+        let is_it = |words: &_| Place::is_of(words, device, lease.folder, name.as_bytes());
         let (seen, words) = self.view.shared().find(hash.word(), is_it)?;
         Some((seen, Place::decode(&words)))
     }

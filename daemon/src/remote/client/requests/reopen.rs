@@ -38,14 +38,14 @@ impl<N: Network> Client<N> {
         for (owner, handle, calls) in held {
             let mut is_had = true;
             for call in calls {
-                is_had &= self.ask_now((inbox, outbox), request(handle, call), &[]).await?.is_ok();
+                is_had &= self.ask_now(inbox, outbox, request(handle, call), &[]).await?.is_ok();
             }
             if !is_had {
                 self.lose(owner, handle, inbox, outbox).await?;
             }
         }
         // That is all.
-        self.ask_now((inbox, outbox), Request::Nothing, &[]).await.map(drop)
+        self.ask_now(inbox, outbox, Request::Nothing, &[]).await.map(drop)
     }
 
     /// An owner has lost a lock: gives up the others, and the files.
@@ -60,14 +60,14 @@ impl<N: Network> Client<N> {
             Owner::Process(process, identity) => {
                 let call = LockCall::unlock_all(LockOwner::Process, process);
                 // It fails where the file is gone, too.
-                self.ask_now((inbox, outbox), request(handle, call), &[]).await?.ok();
+                self.ask_now(inbox, outbox, request(handle, call), &[]).await?.ok();
                 self.state.borrow().opened.of_process(process, identity)
             }
             Owner::OpenFile(handle, _) => vec![handle],
         };
         self.state.borrow_mut().held.lost(owner);
         for handle in files {
-            self.ask_now((inbox, outbox), Request::Close { file: handle }, &[]).await?.ok();
+            self.ask_now(inbox, outbox, Request::Close { file: handle }, &[]).await?.ok();
             self.state.borrow_mut().opened.lose_lock(handle);
         }
         Ok(())
@@ -85,7 +85,7 @@ impl<N: Network> Client<N> {
         for path in &lost.names {
             let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
             let open = Request::Open { file, flags, mode: 0, path_len, inode: 0 };
-            let status = match self.ask_now((inbox, outbox), open, path).await? {
+            let status = match self.ask_now(inbox, outbox, open, path).await? {
                 Ok(bytes) => Status::decode(&bytes),
                 Err(errno) if is_short(errno) && self.may_wait() => return Err(errno.into()),
                 Err(_) => None,
@@ -93,7 +93,7 @@ impl<N: Network> Client<N> {
             if status.is_some_and(|status| lost.is(&status)) {
                 return Ok(true);
             }
-            self.ask_now((inbox, outbox), Request::Close { file }, &[]).await?.ok();
+            self.ask_now(inbox, outbox, Request::Close { file }, &[]).await?.ok();
         }
         Ok(false)
     }
@@ -110,7 +110,8 @@ impl<N: Network> Client<N> {
     /// Asks something between the greeting and all other requests; the payload of the answer.
     async fn ask_now<R: Receive>(
         &self,
-        (inbox, outbox): (&mut Inbox<R>, &Outbox),
+        inbox: &mut Inbox<R>,
+        outbox: &Outbox,
         request: Request,
         payload: &[u8],
     ) -> io::Result<Result<Vec<u8>, Errno>> {

@@ -59,7 +59,7 @@ impl<S: Storage> Service<S> {
                 return self.again(session, value, &record, effect).await;
             }
         }
-        self.settle(&effect, (session, slot)).await.map_err(errno)?;
+        self.settle(&effect, session, slot).await.map_err(errno)?;
         let before = match record.filter(|_| there > 0) {
             Some(record) => record.before,
             None => effects::observe(&self.storage, &effect).await.map_err(errno)?,
@@ -91,7 +91,8 @@ impl<S: Storage> Service<S> {
     async fn settle(
         &self,
         effect: &Effect<S::File>,
-        (own, own_slot): (&Session<S>, u32),
+        own: &Session<S>,
+        own_slot: u32,
     ) -> io::Result<()> {
         let Effect::Append { file, identity, .. } = effect else { return Ok(()) };
         let doubts = self.doubts.about(*identity);
