@@ -27,7 +27,7 @@ use crate::{
     kernel::{Word, ignore, kernel},
     position::seek,
     stat::fstat,
-    stdio::Mode,
+    streams::{Mode, plain_fclose},
 };
 
 /// Numbers that can have a stream of ours.
@@ -141,7 +141,7 @@ pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<*mut FILE> {
     if !unsafe { give_number(stream, fd) } {
         // Its place is still empty, so this does not close the file.
         // SAFETY: as above.
-        unsafe { crate::stdio::plain_fclose(stream) };
+        unsafe { plain_fclose(stream) };
         return None;
     }
     // SAFETY: as above, and laid out as expected.

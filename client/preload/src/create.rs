@@ -12,7 +12,7 @@ use crate::{
     kernel::{Outcome, blocking, ignore, kernel},
     served::client,
     settle::settle_path,
-    stdio::made_plain,
+    streams::made_plain,
 };
 
 interpose! {

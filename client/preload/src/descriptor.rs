@@ -13,7 +13,7 @@ use crate::{
     kernel::{Outcome, blocking, cancellation_point, ignore, kernel},
     lock,
     served::{before_own_table, client, is_programs},
-    stdio::has_plain,
+    streams::has_plain,
 };
 
 #[cfg(target_arch = "x86_64")]

@@ -52,6 +52,7 @@ mod signals;
 mod start;
 mod stat;
 mod stdio;
+mod streams;
 mod symbols;
 mod sync;
 mod temporary;

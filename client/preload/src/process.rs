@@ -21,7 +21,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, ignore, kernel},
     served::client,
-    stdio::made_plain,
+    streams::made_plain,
 };
 
 /// A handler that is run at a fork.

@@ -5,16 +5,12 @@
 //! works on it. What can only be read, and what is not ours, gets a plain stream over the same
 //! descriptor.
 
-use core::{
-    ptr,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use core::ptr;
 
 use client::{Client, Errno, Reason, link_of};
 use libc::{AT_FDCWD, FILE, c_char, c_int};
 
 use crate::{
-    bits::unsigned,
     cookie,
     descriptor::{close_number, control, duplicate, flags_of, forget, is_writable, refuse},
     errno::{last, set},
@@ -24,13 +20,8 @@ use crate::{
     paths::remote,
     served::{client, text},
     settle::settle_path,
+    streams::{Mode, plain_fclose, plain_fdopen, plain_fopen, plain_freopen, set_plain},
 };
-
-/// Numbers that can have a stream of libc's: as many as the client looks up.
-const NUMBERS: usize = 1 << 16;
-
-/// A bit for each number that libc has made a stream over.
-static PLAIN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
 interpose! {
     fn fopen|fopen64|_IO_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
@@ -69,85 +60,6 @@ interpose! {
         set_plain(fd, false);
         next!(pclose(stream => *mut FILE) -> c_int)
     }
-}
-
-/// Parsed mode of `fopen`.
-#[derive(Clone, Copy)]
-pub(crate) struct Mode {
-    /// `O_*` bits of the file.
-    pub(crate) flags: c_int,
-    /// A character set is named, so the stream is one of wide characters.
-    has_charset: bool,
-}
-
-impl Mode {
-    /// Reads a mode; `None` when libc would refuse it.
-    ///
-    /// # Safety
-    ///
-    /// `mode` is null or a C string.
-    unsafe fn parse(mode: *const c_char) -> Option<Self> {
-        // SAFETY: as the caller promises.
-        let (first, rest) = unsafe { text(mode) }?.to_bytes().split_first()?;
-        let mut flags = match first {
-            b'r' => libc::O_RDONLY,
-            b'w' => libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
-            b'a' => libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND,
-            _ => return None,
-        };
-        for letter in rest.iter().take_while(|letter| **letter != b',') {
-            match letter {
-                b'+' => flags = flags & !libc::O_ACCMODE | libc::O_RDWR,
-                b'x' => flags |= libc::O_EXCL,
-                b'e' => flags |= libc::O_CLOEXEC,
-                _ => {}
-            }
-        }
-        Some(Self { flags, has_charset: rest.contains(&b',') })
-    }
-
-    pub(crate) fn is_writable(self) -> bool {
-        self.flags & libc::O_ACCMODE != libc::O_RDONLY
-    }
-
-    pub(crate) fn is_readable(self) -> bool {
-        self.flags & libc::O_ACCMODE != libc::O_WRONLY
-    }
-
-    pub(crate) fn appends(self) -> bool {
-        self.flags & libc::O_APPEND != 0
-    }
-}
-
-/// Remembers that libc reads and writes the number of a stream by itself.
-///
-/// # Safety
-///
-/// The stream is null or open.
-pub(crate) unsafe fn made_plain(stream: *mut FILE) -> *mut FILE {
-    if !stream.is_null() {
-        // SAFETY: as the caller promises.
-        set_plain(unsafe { libc::fileno(stream) }, true);
-    }
-    stream
-}
-
-/// True if libc has a stream of its own over the number.
-pub(crate) fn has_plain(fd: c_int) -> bool {
-    plain_bit(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
-}
-
-fn set_plain(fd: c_int, is_plain: bool) {
-    match plain_bit(fd) {
-        Some((word, bit)) if is_plain => word.fetch_or(bit, Ordering::Relaxed),
-        Some((word, bit)) => word.fetch_and(!bit, Ordering::Relaxed),
-        None => 0,
-    };
-}
-
-fn plain_bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
-    let word = PLAIN.get(usize::try_from(fd).ok()? / 64)?;
-    Some((word, 1 << (unsigned(fd) % 64)))
 }
 
 /// As `fopen(3)`.
@@ -415,55 +327,4 @@ fn stream_or_null(outcome: Outcome<*mut FILE>) -> *mut FILE {
         set(errno);
         ptr::null_mut()
     })
-}
-
-/// libc's `fopen`.
-///
-/// # Safety
-///
-/// As `fopen(3)`.
-unsafe fn plain_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: as the caller promises.
-    let made = unsafe { next!(fopen64(path => *const c_char, mode => *const c_char) -> *mut FILE) };
-    // SAFETY: null or new.
-    unsafe { made_plain(made) }
-}
-
-/// libc's `fdopen`.
-///
-/// # Safety
-///
-/// As `fdopen(3)`.
-unsafe fn plain_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    // SAFETY: as the caller promises.
-    let made = unsafe { next!(fdopen(fd => c_int, mode => *const c_char) -> *mut FILE) };
-    // SAFETY: null or new.
-    unsafe { made_plain(made) }
-}
-
-/// libc's `freopen`.
-///
-/// # Safety
-///
-/// As `freopen(3)`, for a stream that libc made.
-unsafe fn plain_freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
-    // SAFETY: as the caller promises.
-    let made = unsafe {
-        next!(
-            freopen64(path => *const c_char, mode => *const c_char, stream => *mut FILE)
-                -> *mut FILE
-        )
-    };
-    // SAFETY: null, or open as another file's.
-    unsafe { made_plain(made) }
-}
-
-/// libc's `fclose`.
-///
-/// # Safety
-///
-/// As `fclose(3)`.
-pub(crate) unsafe fn plain_fclose(stream: *mut FILE) -> c_int {
-    // SAFETY: as the caller promises.
-    unsafe { next!(fclose(stream => *mut FILE) -> c_int) }
 }
