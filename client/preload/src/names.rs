@@ -83,29 +83,29 @@ interpose! {
     }
 
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
-        answer(rename_at(Given { dir: AT_FDCWD, path: from }, Given { dir: AT_FDCWD, path: to }, 0))
+        answer(rename_at(given(AT_FDCWD, from), given(AT_FDCWD, to), 0))
     }
 
     fn renameat(
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
     ) -> c_int {
-        answer(rename_at(Given { dir: from_dir, path: from }, Given { dir: to_dir, path: to }, 0))
+        answer(rename_at(given(from_dir, from), given(to_dir, to), 0))
     }
 
     fn renameat2(
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint,
     ) -> c_int {
-        answer(rename_at(Given { dir: from_dir, path: from }, Given { dir: to_dir, path: to }, flags))
+        answer(rename_at(given(from_dir, from), given(to_dir, to), flags))
     }
 
     fn link(from: *const c_char, to: *const c_char) -> c_int {
-        answer(link_at(Given { dir: AT_FDCWD, path: from }, Given { dir: AT_FDCWD, path: to }, 0))
+        answer(link_at(given(AT_FDCWD, from), given(AT_FDCWD, to), 0))
     }
 
     fn linkat(
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
     ) -> c_int {
-        answer(link_at(Given { dir: from_dir, path: from }, Given { dir: to_dir, path: to }, flags))
+        answer(link_at(given(from_dir, from), given(to_dir, to), flags))
     }
 
     fn symlink(target: *const c_char, path: *const c_char) -> c_int {
@@ -122,6 +122,10 @@ interpose! {
 struct Given {
     dir: c_int,
     path: *const c_char,
+}
+
+const fn given(dir: c_int, path: *const c_char) -> Given {
+    Given { dir, path }
 }
 
 /// # Safety

@@ -36,10 +36,11 @@
 //! | fork | delegated + unfit -> detached, delegated + log -> fresh, remote -> detached |
 //! | fork | remote + log -> detached, bundled -> detached, at rest -> detached |
 //! | fork | closed -> detached, lost -> detached |
-//! | fork to write | fresh -> detached, linked -> detached, staging -> detached, unfit -> detached |
-//! | fork to write | delegated -> detached, delegated + unfit -> detached |
-//! | fork to write | delegated + log -> detached, remote -> detached, remote + log -> detached |
-//! | fork to write | bundled -> detached, at rest -> detached, closed -> detached, lost -> detached |
+//! | fork to write | fresh -> detached, linked -> detached, staging -> detached |
+//! | fork to write | unfit -> detached, delegated -> detached, delegated + unfit -> detached |
+//! | fork to write | delegated + log -> detached, remote -> detached |
+//! | fork to write | remote + log -> detached, bundled -> detached, at rest -> detached |
+//! | fork to write | closed -> detached, lost -> detached |
 
 use core::time::Duration;
 

@@ -1,11 +1,10 @@
 //! A daemon's way to its server: requests that are sent, and sent again until they are answered.
 //!
 //! A request is kept until its reply has come. When the connection breaks, another one is made,
-//! with growing pauses, and everything unanswered is sent again in the order it was first sent. A
-//! request that must not happen twice names a record, in which the server finds that it has
-//! happened. When nothing was heard of the server for the timeout, every request fails with `EIO`
-//! for good: what was sent last may or may not have happened. One that is too busy to go on says
-//! so, and is waited for.
+//! with growing pauses, and all unanswered requests are sent again in their order. One that must
+//! not happen twice names a record, in which the server finds that it has happened. When nothing
+//! was heard of the server for the timeout, every request fails with `EIO`: the last ones may or
+//! may not have happened. A server that is too busy says so, and is waited for.
 
 mod beat;
 mod handles;
@@ -47,8 +46,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Longest silence in an attempt to connect and greet.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
-/// Transfers that are taken from clients at a time: as many as the server grants, and as many that
-/// take their place.
+/// Transfers taken from clients at a time: those the server grants, and as many to follow.
 const TRANSFERS: u32 = 2 * REQUESTS;
 /// Of the requests, how many may wait for a lock: unlocks always find room.
 const WAITS: u32 = REQUESTS / 4;
@@ -200,14 +198,14 @@ impl<N: Network> Client<N> {
     ) -> io::Result<(u64, Vec<u8>)> {
         let _record = if is_once { Some(self.records.take(1).await) } else { None };
         let _request = self.requests.take(1).await;
-        let moved = data.as_ref().map_or(0, Buffer::len);
-        let _buffer = if moved > INLINE_LEN_MAX { Some(self.buffers.take(1).await) } else { None };
+        let is_long = data.as_ref().is_some_and(|data| data.len() > INLINE_LEN_MAX);
+        let _buffer = if is_long { Some(self.buffers.take(1).await) } else { None };
         let (id, pending) = self.post(request, payload, data, is_once)?;
         let is_over = || pending.reply.borrow().is_some() || self.state.borrow().dead.is_some();
         pending.answered.until(is_over).await;
         let mut state = self.state.borrow_mut();
         let removed = state.pending.remove(&id);
-        debug_assert!(removed.is_some(), "request {id} waits until its caller takes the reply");
+        debug_assert!(removed.is_some(), "request {id} waits for its caller");
         state.free_records.extend(pending.record);
         debug_assert!(state.free_records.len() <= RECORDS as usize, "a record is free once");
         self.idle.notify_all();
