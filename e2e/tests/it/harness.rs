@@ -136,6 +136,18 @@ impl Drop for Folder {
             left.is_empty()
         });
         assert!(gone, "processes are left behind: {left:?}");
+        unmount_views(self.path());
+    }
+}
+
+/// Unmounts what killed daemons have left below a folder, which could not be removed with it.
+fn unmount_views(folder: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc");
+    let places = mounts.lines().filter(|line| line.contains(" fuse.kakehi "));
+    for place in places.filter_map(|line| line.split(' ').nth(1)) {
+        if Path::new(place).starts_with(folder) {
+            Command::new("umount").arg("-l").arg(place).status().ok();
+        }
     }
 }
 
