@@ -296,7 +296,8 @@ impl View {
 
     /// A file's number. Files of several devices are in one view, so numbers of those that are not
     /// on the folder's own are mixed with the device's.
-    fn number(&self, (device, inode): Identity) -> u64 {
+    fn number(&self, identity: Identity) -> u64 {
+        let (device, inode) = identity;
         if self.top.get().is_none_or(|top| top.device == device) {
             return inode;
         }

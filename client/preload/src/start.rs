@@ -8,7 +8,7 @@ use core::{
     ptr,
 };
 
-use client::{Config, Errno, Host, Peer, Pid, Setting};
+use client::{Client, Config, Errno, Host, Peer, Pid, Room, Setting};
 use libc::c_int;
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -105,6 +105,20 @@ extern "C" fn start() {
         alone().inspect(|flag| client::alone_while(flag));
         CLIENT.start(&config);
         resume();
+        leave_out_of_dumps();
+    }
+}
+
+/// Has a core dump leave out the client's memory, which is ten times as long as a small program's.
+fn leave_out_of_dumps() {
+    /// The longest of a page.
+    const PAGE: usize = 1 << 16;
+    let client = (&raw const CLIENT).addr();
+    for memory in [client..client + size_of::<Client>(), Room::memory()] {
+        let (start, end) = (memory.start.next_multiple_of(PAGE), memory.end / PAGE * PAGE);
+        let len = end.saturating_sub(start);
+        // SAFETY: what is dumped changes no contents. An old kernel dumps it.
+        ignore(unsafe { kernel!(SYS_madvise, start, len, libc::MADV_DONTDUMP) });
     }
 }
 

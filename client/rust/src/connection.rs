@@ -139,6 +139,12 @@ struct Sight {
     is_confined: bool,
 }
 
+/// All that makes a connection.
+struct Greeted {
+    met: dial::Met,
+    sight: Sight,
+}
+
 impl Sight {
     #[inline(never)]
     fn of(daemon: Option<Pid>) -> Self {
@@ -158,14 +164,13 @@ impl Connection {
     ) -> Result<&'static Self, Failure> {
         let met = dial::meet(config, host)?;
         let sight = Sight::of(met.daemon);
-        Self::keep(met, sight, config, host, tables, recorder, place)
+        Self::keep(Greeted { met, sight }, config, host, tables, recorder, place)
     }
 
     /// Makes a connection, which is long: this frame is not below a greeting's.
     #[inline(never)]
     fn keep(
-        met: dial::Met,
-        sight: Sight,
+        greeted: Greeted,
         config: &Config,
         host: &'static dyn Host,
         tables: &'static Tables,
@@ -173,6 +178,7 @@ impl Connection {
         place: &'static Once<Self>,
     ) -> Result<&'static Self, Failure> {
         let fence_timeout = config.fence_timeout;
+        let Greeted { met, sight } = greeted;
         let dial::Met { socket, daemon, welcome, segments: [session, job] } = met;
         let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;
         let session = Session::open(session).map_err(|_| Failure::Unreachable)?;

@@ -10,7 +10,7 @@
 //! rooms. Only the owner's thread, and handlers that interrupt it, take rooms of a block.
 
 use core::{
-    ops::{Deref, DerefMut},
+    ops::{Deref, DerefMut, Range},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -52,6 +52,13 @@ impl core::fmt::Debug for Room {
 }
 
 impl Room {
+    /// Addresses of all rooms.
+    #[must_use]
+    pub fn memory() -> Range<usize> {
+        let start = (&raw const PATHS).addr();
+        start..start + size_of_val(&PATHS)
+    }
+
     /// Takes a room. `None` if this thread has taken too many.
     #[must_use]
     pub fn take() -> Option<Self> {

@@ -81,6 +81,28 @@ fn streams_of_a_killed_program_leave_what_they_leave_without_the_library() {
 }
 
 #[test]
+fn core_dump_is_as_long_as_without_the_library() {
+    const MORE_MAX: u64 = 256 << 10;
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if !pattern.starts_with("core") {
+        return skip("core dumps", "this machine keeps them elsewhere");
+    }
+    let folder = Folder::new();
+    let script = "ulimit -c unlimited || exit; cd \"$1\"; \"$0\"; cat core* | wc -c";
+    let dumped = |command: &mut Command, name: &str| -> u64 {
+        fs::create_dir(folder.join(name)).expect("a folder");
+        command.args(["sh", "-c", script]).arg(program("aborted")).arg(folder.join(name));
+        let len = succeed(command, SOON).trim().parse().expect("bytes");
+        assert!(len > 0, "there is no dump");
+        assert_eq!(fs::read(folder.join(name).join("file")).expect("written").len(), 1600);
+        len
+    };
+    let native = dumped(&mut Command::new("env"), "native");
+    let delegated = dumped(&mut kakehi_run(&folder, &[]), "delegated");
+    assert!(delegated < native + MORE_MAX, "{delegated} B, natively {native} B");
+}
+
+#[test]
 fn refused_numbers_and_counts_are_refused_as_without_the_library() {
     same_in_every_way(&compile("nowhere.c", "cc", &[]));
 }
