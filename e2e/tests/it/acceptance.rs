@@ -97,6 +97,19 @@ fn remote_programs_write_the_same_bytes_between_two_nodes() {
     }
 }
 
+#[test]
+fn coalesced_programs_write_the_same_bytes() {
+    crate::views::needs_view!();
+    [LAMMPS, TAR].iter().for_each(Workload::compare_coalesced);
+}
+
+#[test]
+#[ignore = "minutes: for `make soak`"]
+fn more_coalesced_programs_write_the_same_bytes() {
+    crate::views::needs_view!();
+    [OPENFOAM, QE, PYTHON, GIT].iter().for_each(Workload::compare_coalesced);
+}
+
 /// It computes for long.
 #[test]
 #[ignore = "minutes: for `make soak`"]
@@ -171,6 +184,24 @@ impl Workload {
         self.assert_equal(&native, &server.job());
         assert_eq!(self.files(&wrapped).len(), 0, "{} wrote past the server", self.name);
         server.end();
+    }
+
+    /// Runs natively, then with its folder in a multifile, and compares what is unpacked.
+    fn compare_coalesced(&self) {
+        let folder = Folder::new();
+        let native = folder.join("native");
+        if self.run_natively(&folder, &native).is_none() {
+            return;
+        }
+        let (wrapped, kept) = (folder.join("wrapped"), folder.join("kept.sion"));
+        let unpacked = folder.join("unpacked");
+        fs::create_dir(&wrapped).expect("a folder");
+        let coalesced = format!("{}={}", wrapped.display(), kept.display());
+        self.run_wrapped(&folder, &wrapped, &["--coalesce", &coalesced], Command::new("bash"));
+        assert_eq!(self.files(&wrapped).len(), 0, "{} wrote past the multifile", self.name);
+        let mut unpack = Command::new(harness::kakehi());
+        succeed(unpack.args(["multifile", "extract"]).args([&kept, &unpacked]), TIME_MAX);
+        self.assert_equal(&native, &unpacked);
     }
 
     /// The same with the server on another node.
