@@ -42,7 +42,7 @@ use crate::{
     socket_folder::SocketFolder,
     status,
     storage::Machine,
-    view::{self, View},
+    view::{self, Top, View},
 };
 
 /// Engine threads of one executor; one device has half of them at most.
@@ -101,6 +101,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
         first.reach_server(&mut hall, launcher.as_ref(), mask)?;
     }
     let others = hall.start_others(core_count)?;
+    let tops = first.tops(&hall.config);
     let attendance = Rc::new(Attendance::default());
     let listener = Rc::new(Listener {
         core: Rc::clone(&first.core),
@@ -113,7 +114,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::new(listening)));
     handle.spawn(Class::Latency, Rc::clone(&first.core).read_mail());
-    let views = first.mount_views(&hall.config)?;
+    let views = first.mount_views(&hall.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
     umask(Mode::empty());
     hall.node.shared().served.store(1, Ordering::Release);
@@ -336,14 +337,22 @@ impl Seat {
         Ok(files)
     }
 
-    /// Mounts the folders whose files are a server's, if that is asked for.
-    fn mount_views(&self, config: &Config) -> Result<Vec<Rc<View>>, Error> {
-        let Some(remote) = config.remote.as_ref().filter(|_| config.view != Viewing::None) else {
-            return Ok(Vec::new());
-        };
-        let (mut views, mut are_all) = (Vec::new(), true);
-        for local in view::tops(remote.mounts.iter().map(|mount| &mount.local)) {
-            match View::mount(&self.core, &self.reactor, &local, config) {
+    /// The folders to mount, if that is asked for, and what each one is at its server.
+    fn tops(&mut self, config: &Config) -> Vec<Top> {
+        let remote = config.remote.as_ref().filter(|_| config.view != Viewing::None);
+        let locals = remote.into_iter().flat_map(|remote| &remote.mounts);
+        let locals = view::tops(locals.map(|mount| &mount.local));
+        let look = |local| self.executor.run_until(Top::look(&self.core, local));
+        locals.into_iter().map(look).collect()
+    }
+
+    /// Mounts the folders whose files are a server's. Before anybody is let in: from now on these
+    /// files have the device numbers of their views.
+    fn mount_views(&self, config: &Config, tops: Vec<Top>) -> Result<Vec<Rc<View>>, Error> {
+        let (mut views, mut are_all) = (Vec::new(), !tops.is_empty());
+        for top in tops {
+            let local = top.local.clone();
+            match View::mount(&self.core, &self.reactor, top, config) {
                 Ok(view) => views.push(view),
                 Err(why)
                     if config.view == Viewing::Always

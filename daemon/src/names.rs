@@ -28,7 +28,7 @@ use wire::{FileSystem, NewMode, Status, Times};
 
 pub(crate) use self::{
     call::{Attributes, NameCall, OpenCall},
-    status::{device_of, is_same, status_at, status_of},
+    status::{device_of, is_of_view, is_same, show_in_view, status_at, status_of},
 };
 use crate::{
     mail::lock,

@@ -15,6 +15,7 @@ use crate::{
     file::{Log, OpenFile, Origin},
     locks,
     mail::lock,
+    names::is_of_view,
     pace,
     peer::Incoming,
     registry::Opener,
@@ -58,6 +59,10 @@ fn register<S: Storage>(
     let Some(identity) = core.storage.identify(&file) else {
         return refuse(core, file, "not a regular file");
     };
+    if is_of_view(identity.0) {
+        // To drain it this daemon would wait for itself.
+        return refuse(core, file, "file of a view");
+    }
     let log = Log { at: log_at, len: log_len };
     if !may_have_log(session, slot, log) {
         return refuse(core, file, "log out of place");

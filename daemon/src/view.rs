@@ -32,7 +32,7 @@ use std::{
     ffi::{CStr, CString},
     io,
     os::fd::AsFd as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     rc::Rc,
 };
 
@@ -52,7 +52,7 @@ use crate::{
     Config,
     core::Core,
     mail::lock,
-    names::{Identity, NameCall},
+    names::{Identity, NameCall, show_in_view},
     reactor::Reactor,
     remote::Mounts,
     settle,
@@ -81,6 +81,24 @@ pub(crate) struct View {
     top: Cell<Option<Status>>,
 }
 
+/// A folder to be mounted.
+pub(crate) struct Top {
+    pub(crate) local: PathBuf,
+    /// As it is at the server, if that can be asked.
+    status: Option<Status>,
+}
+
+impl Top {
+    pub(crate) async fn look(core: &Core<Mounts>, local: PathBuf) -> Self {
+        let status = async {
+            let path = CString::new(mount::bytes_of(&local)).ok()?;
+            let answer = core.storage.name(NameCall::Stat { path, follow: false }).await.ok()?;
+            Status::decode(&answer.bytes)
+        };
+        Self { status: status.await, local }
+    }
+}
+
 /// The outcome of a request.
 enum Reply {
     /// Nothing is said.
@@ -105,21 +123,25 @@ impl View {
     pub(crate) fn mount(
         core: &Rc<Core<Mounts>>,
         reactor: &Reactor,
-        local: &Path,
+        Top { local, status }: Top,
         config: &Config,
     ) -> io::Result<Rc<Self>> {
-        let mounted = Mounted::at(local, config.is_read_only, config.has_own_mounts)?;
+        let mounted = Mounted::at(&local, config.is_read_only, config.has_own_mounts)?;
         uring::note_elsewhere(mounted.number);
+        let top = status.map(|status| {
+            let device = show_in_view(status.device, mounted.number);
+            Status { device, ..status }
+        });
         let heeded = reactor.heed(mounted.device.try_clone()?)?;
         let view = Rc::new(Self {
             core: Rc::clone(core),
-            nodes: RefCell::new(Nodes::new(mount::bytes_of(local))),
+            nodes: RefCell::new(Nodes::new(mount::bytes_of(&local))),
             mounted,
             handles: RefCell::default(),
             locks: Locks::default(),
             pool: Pool::reserve(TRANSFER_LEN_MAX as usize, TRANSFERS),
             is_direct: Cell::new(false),
-            top: Cell::new(None),
+            top: Cell::new(top),
         });
         core.handle.add_source(Box::new(Device::new(Rc::clone(&view), heeded)));
         Ok(view)

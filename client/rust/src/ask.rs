@@ -5,6 +5,7 @@ use core::ffi::CStr;
 
 use rustix::{
     fd::RawFd,
+    fs::OFlags,
     io::{self, Errno},
 };
 use shm::copy::{copy_in, copy_out};
@@ -15,6 +16,7 @@ use crate::{
     connection::Lane,
     names::Name,
     paths::{AbsolutePath, apart},
+    rules::CURRENT_FOLDER,
 };
 
 /// The value of a completion, and the lane that has what else was answered.
@@ -22,8 +24,22 @@ pub(crate) type Answer = (u64, Lane<'static>);
 
 impl Client {
     /// Sends a request with a path and what belongs behind that. `None`: there is no daemon, or it
-    /// was lost on the way.
+    /// was lost on the way. `EXDEV`: a link leads to what is not remote.
     pub(crate) fn ask(
+        &'static self,
+        path: &[u8],
+        extra: &[u8],
+        request: impl Fn(u32) -> Request,
+    ) -> Option<io::Result<Answer>> {
+        match self.ask_once(path, extra, &request)? {
+            Err(Errno::XDEV) if !path.is_empty() => {
+                apart(|| self.ask_beyond_links(path, extra, &request))
+            }
+            answer => Some(answer),
+        }
+    }
+
+    fn ask_once(
         &'static self,
         path: &[u8],
         extra: &[u8],
@@ -41,12 +57,39 @@ impl Client {
         Some(value.map(|value| (value, lane)))
     }
 
+    /// Sends a request again, by the path to which the kernel follows links that a server does not:
+    /// those of the folder, then one at the end.
+    fn ask_beyond_links(
+        &'static self,
+        path: &[u8],
+        extra: &[u8],
+        request: &impl Fn(u32) -> Request,
+    ) -> Option<io::Result<Answer>> {
+        for is_whole in [false, true] {
+            if is_whole && !follows(&request(0)) {
+                break;
+            }
+            let Some(found) = self.beyond_links(CURRENT_FOLDER, path, is_whole) else { continue };
+            if !found.is_remote() {
+                break;
+            }
+            if found.bytes() == path {
+                continue;
+            }
+            match self.ask_once(found.bytes(), extra, request) {
+                Some(Err(Errno::XDEV)) => {}
+                answer => return answer,
+            }
+        }
+        Some(Err(Errno::XDEV))
+    }
+
     /// As [`ask`](Self::ask), about what nobody but the daemon knows.
     pub(crate) fn ask_remote(
         &'static self,
         path: &[u8],
         extra: &[u8],
-        request: impl FnOnce(u32) -> Request,
+        request: impl Fn(u32) -> Request,
     ) -> io::Result<Answer> {
         self.ask(path, extra, request).unwrap_or_else(|| Err(self.unserved()))
     }
@@ -55,7 +98,7 @@ impl Client {
     pub(crate) fn status(
         &'static self,
         path: &[u8],
-        request: impl FnOnce(u32) -> Request,
+        request: impl Fn(u32) -> Request,
     ) -> Option<io::Result<Status>> {
         let answer = self.ask(path, &[], request)?;
         Some(answer.and_then(|(_, lane)| status_in(&lane)))
@@ -66,12 +109,12 @@ impl Client {
         &'static self,
         dir: RawFd,
         path: &CStr,
-        request: impl FnOnce(u32) -> Request,
+        request: impl Fn(u32) -> Request,
     ) -> Option<io::Result<()>> {
         self.if_ruled(|| {
             let name = self.delegated_path(dir, path)?;
             let done = self.ask(name.bytes(), &[], request).map(|done| done.map(drop));
-            done.or(name.is_remote().then_some(Err(Errno::IO)))
+            self.unless_elsewhere(&name, done.or(name.is_remote().then_some(Err(Errno::IO))))
         })
     }
 
@@ -84,8 +127,8 @@ impl Client {
     ) -> Option<io::Result<()>> {
         let to_len = u32::try_from(to.bytes().len()).ok()?;
         let request = |from_len| request(PathPair { from_len, to_len });
-        let done = self.ask(from, to.bytes(), request).map(|done| done.map(drop));
-        done.or(to.is_remote().then_some(Err(Errno::IO)))
+        let done = self.ask_once(from, to.bytes(), request).map(|done| done.map(drop));
+        self.unless_elsewhere(to, done.or(to.is_remote().then_some(Err(Errno::IO))))
     }
 
     /// Sends a request about a remote path, with `extra` bytes behind it.
@@ -94,7 +137,7 @@ impl Client {
         dir: RawFd,
         path: &CStr,
         extra: &[u8],
-        request: impl FnOnce(u32) -> Request,
+        request: impl Fn(u32) -> Request,
     ) -> Option<io::Result<Answer>> {
         if !self.has_remote() {
             return None;
@@ -102,7 +145,8 @@ impl Client {
         apart(|| {
             let absolute = self.remote_path(dir, path)?;
             let checked = self.check_folder(Name { dir, path });
-            Some(checked.and_then(|()| self.ask_remote(absolute.bytes(), extra, request)))
+            let answer = checked.and_then(|()| self.ask_remote(absolute.bytes(), extra, request));
+            self.unless_elsewhere(&absolute, Some(answer))
         })
     }
 
@@ -111,12 +155,31 @@ impl Client {
         &'static self,
         fd: RawFd,
         extra: &[u8],
-        request: impl FnOnce(u32) -> Request,
+        request: impl Fn(u32) -> Request,
     ) -> Option<io::Result<Answer>> {
         let file = self.has_remote().then(|| self.locked_fd(fd)).flatten()?;
         let kept = file.state.link().filter(|_| file.state.is_remote())?.keep();
         drop(file);
         Some(self.ask_remote(&[], extra, |_| request(kept.number())))
+    }
+}
+
+/// True if a link at the end of a request's path is followed.
+fn follows(request: &Request) -> bool {
+    match request {
+        Request::Open { flags, .. } => {
+            let flags = OFlags::from_bits_retain(*flags);
+            !flags.contains(OFlags::NOFOLLOW)
+                && !flags.contains(OFlags::CREATE.union(OFlags::EXCL))
+        }
+        Request::Stat { follow, .. }
+        | Request::SetOwner { follow, .. }
+        | Request::SetTimes { follow, .. } => *follow,
+        Request::Truncate { .. }
+        | Request::Access { .. }
+        | Request::SetMode { .. }
+        | Request::FileSystem { .. } => true,
+        _ => false,
     }
 }
 

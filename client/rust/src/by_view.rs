@@ -13,7 +13,7 @@
 use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::{
-    fd::{IntoRawFd as _, OwnedFd, RawFd},
+    fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
     fs::{self, AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, StatxFlags},
     io::{self, Errno},
 };
@@ -112,18 +112,90 @@ impl Client {
     ///
     /// `EOPNOTSUPP`: there is no view of it here.
     fn view_of(&'static self, path: &AbsolutePath) -> io::Result<()> {
-        let connection = self.connection().ok_or_else(|| self.unserved())?;
-        let mut space = Room::take().ok_or(Errno::NOMEM)?;
-        let mut is_mounted = || {
-            let path = path.terminated(&mut space).ok()?;
-            Some(self.shares_view() || fs::statfs(path).ok()?.f_type == FUSE)
-        };
-        // What is not there, the kernel says.
-        if connection.has_view && is_mounted().unwrap_or(true) {
+        if self.connection().ok_or_else(|| self.unserved())?.has_view && self.is_in_view(path) {
             return Ok(());
         }
         self.count(Counter::Unviewed, 1);
         Err(Errno::NOTSUP)
+    }
+
+    /// True if a remote path is that of its folder's view here.
+    fn is_in_view(&'static self, path: &AbsolutePath) -> bool {
+        let mut space = Room::take();
+        let mut is_mounted = || {
+            let path = path.terminated(space.as_mut()?).ok()?;
+            Some(self.shares_view() || fs::statfs(path).ok()?.f_type == FUSE)
+        };
+        // What is not there, the kernel says.
+        is_mounted().unwrap_or(true)
+    }
+
+    /// True if files of a device are those of a view, as some opened by a name that no rule is about
+    /// are: a link's. Nothing may be staged for these, for who drains it would ask itself. Asks
+    /// nobody: the kernel knows the folders that are mounted.
+    pub(crate) fn is_of_view(&'static self, device: u64) -> bool {
+        let may_be = fs::major(device) == 0 && self.has_remote();
+        if !may_be || self.plain_device.load(Ordering::Relaxed) == device {
+            return false;
+        }
+        let is_of_view = apart(|| self.views().any(|view| view == device));
+        if !is_of_view {
+            self.plain_device.store(device, Ordering::Relaxed);
+        }
+        is_of_view
+    }
+
+    /// Devices of the remote folders.
+    fn views(&'static self) -> impl Iterator<Item = u64> {
+        let rules = self.active().map(|config| config.rules()).unwrap_or_default();
+        let folders = rules.split(|byte| *byte == b';').filter_map(|rule| {
+            rule.strip_suffix(b"=remote").filter(|glob| !glob.ends_with(b"/**"))
+        });
+        folders.filter_map(|folder| {
+            let mut space = Room::take()?;
+            space.get_mut(..folder.len())?.copy_from_slice(folder);
+            *space.get_mut(folder.len())? = 0;
+            let folder = CStr::from_bytes_until_nul(&space[..]).ok()?;
+            let (flags, mask) = (AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
+            let found = fs::statx(CWD, folder, flags, mask).ok()?;
+            Some(fs::makedev(found.stx_dev_major, found.stx_dev_minor))
+        })
+    }
+
+    /// The path that a remote one is when links are followed as only the kernel can: those of its
+    /// folder, or all of them if `is_whole`. `None`: it is not there, or has no view.
+    pub(crate) fn beyond_links(
+        &'static self,
+        dir: RawFd,
+        path: &[u8],
+        is_whole: bool,
+    ) -> Option<AbsolutePath> {
+        let config = self.active().filter(|config| config.has_remote())?;
+        if !self.connection()?.has_view {
+            return None;
+        }
+        let slash = path.iter().rposition(|byte| *byte == b'/')?;
+        let (folder, name) = path.split_at_checked(slash + 1)?;
+        let (opened, name) = if is_whole { (path, None) } else { (folder, Some(name)) };
+        let mut space = Room::take()?;
+        space.get_mut(..opened.len())?.copy_from_slice(opened);
+        *space.get_mut(opened.len())? = 0;
+        let opened = CStr::from_bytes_until_nul(&space[..]).ok()?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = fs::openat(self.borrow(dir), opened, flags, Mode::empty()).ok()?;
+        AbsolutePath::in_folder(config, self.host, opened.as_raw_fd(), name)
+    }
+
+    /// Leaves a call to the kernel if a link leads to what is not remote, and there is a view in
+    /// which to follow it: then `None`.
+    pub(crate) fn unless_elsewhere<T>(
+        &'static self,
+        path: &AbsolutePath,
+        answer: Option<io::Result<T>>,
+    ) -> Option<io::Result<T>> {
+        let is_elsewhere = matches!(answer, Some(Err(Errno::XDEV)));
+        let is_kernels = is_elsewhere && path.is_remote() && self.view_of(path).is_ok();
+        if is_kernels { None } else { answer }
     }
 
     /// The path of a descriptor that is a folder in a view, which is not asked.

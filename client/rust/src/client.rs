@@ -45,6 +45,8 @@ pub struct Client {
     pub(crate) locked: Marks,
     /// True if every file is detached from its open on.
     pub(crate) leaves_all: AtomicBool,
+    /// A device whose files are not those of a view.
+    pub(crate) plain_device: AtomicU64,
     /// How often everything that had been read ahead was forgotten.
     pub(crate) forgotten: AtomicU64,
     /// True if file sizes were limited when the process last changed the limit.
@@ -92,6 +94,7 @@ impl Client {
             has_other_locks: AtomicBool::new(false),
             locked: Marks::new(),
             leaves_all: AtomicBool::new(false),
+            plain_device: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
             is_limited: AtomicBool::new(false),
             opened_turn: AtomicU32::new(0),

@@ -217,9 +217,13 @@ impl Client {
             match self.look(from, false) {
                 Some(Err(errno)) => return Some(Err(errno)),
                 Some(Ok(status)) if kind(&status) != FileType::Symlink => {}
-                // Where it leads to is not known by name; the kernel follows a local one, and one
-                // of `/proc/self/fd` is this process's.
-                _ => return target.is_remote().then_some(Err(Errno::XDEV)),
+                // Where it leads to is not known by name; the kernel follows it, in the view if it
+                // is remote, and one of `/proc/self/fd` is this process's.
+                _ => {
+                    self.leave_number(from.path);
+                    let is_refused = target.is_remote().then_some(Err(Errno::XDEV));
+                    return self.unless_elsewhere(&target, is_refused);
+                }
             }
         }
         let before = self.inode(to);
@@ -262,7 +266,11 @@ impl Client {
                 return None; // Both are on this node, where the kernel knows best.
             }
             if let Err(errno) = would() {
-                return Some(Err(errno));
+                let refused = Some(Err(errno));
+                return match &target {
+                    Some(target) => self.unless_elsewhere(target, refused),
+                    None => refused,
+                };
             }
         }
         target.map(Ok)
@@ -332,7 +340,7 @@ impl Client {
             }
             let request = |path_len| Request::Stat { path_len, follow };
             let answer = self.status(name.bytes(), request);
-            answer.or(name.is_remote().then_some(Err(Errno::IO)))
+            self.unless_elsewhere(&name, answer.or(name.is_remote().then_some(Err(Errno::IO))))
         })
     }
 

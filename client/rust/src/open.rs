@@ -82,7 +82,8 @@ impl Client {
                 // A link is not the last part of such a name.
                 let is_passed = [&b"/"[..], b"/."].iter().any(|end| path.to_bytes().ends_with(end));
                 let ignored = if is_passed { OFlags::NOFOLLOW } else { OFlags::empty() };
-                Some(self.open_remote(path, resolved, flags - ignored, mode))
+                let opened = self.open_remote(path, resolved, flags - ignored, mode);
+                self.unless_elsewhere(resolved, Some(opened))
             }
             (Some(Policy::Delegate), Some(resolved)) if !self.leaves_all() => {
                 self.open_delegated(name, resolved, flags, mode)
@@ -214,6 +215,7 @@ impl Client {
             return None;
         }
         self.settle_all(device, inode);
+        let left = left.or_else(|| self.is_of_view(device).then_some(Reason::Unsupported));
         let state = left.map_or(State::Fresh, State::Detached);
         self.add_file(OpenFile { state, ..file::fresh(device, inode, flags) })
     }

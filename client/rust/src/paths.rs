@@ -64,6 +64,24 @@ impl AbsolutePath {
         Some(this)
     }
 
+    /// The path of an open folder, or of a name in it, which no link is part of.
+    pub(crate) fn in_folder(
+        config: &Config,
+        host: &dyn Host,
+        folder: RawFd,
+        name: Option<&[u8]>,
+    ) -> Option<Self> {
+        let (bytes, policy) = (Room::take()?, Policy::Hybrid);
+        let mut this = Self { bytes, len: 0, is_textual: false, policy, rule: None };
+        this.start_at(host, folder)?;
+        if let Some(name) = name {
+            this.push(b"/")?;
+            this.push(name)?;
+        }
+        (this.policy, this.rule) = match_rules(config.rules(), this.bytes());
+        Some(this)
+    }
+
     /// The path's bytes, without a final NUL.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self.bytes.get(..self.len) {

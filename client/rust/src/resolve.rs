@@ -6,6 +6,7 @@ use rustix::fd::RawFd;
 
 use crate::{
     client::Client,
+    names::Ending,
     paths::{AbsolutePath, apart},
     rules::{Policy, policy_without_rules},
 };
@@ -29,7 +30,11 @@ impl Client {
         if policy_without_rules(dir, path) == Policy::Kernels {
             return None;
         }
-        let mut path = self.absolute_path(dir, path)?;
+        let (name, mut path) = (path, self.absolute_path(dir, path)?);
+        if path.is_remote() && path.is_textual() {
+            let is_whole = Ending::of(name) != Ending::Plain;
+            path = self.beyond_links(dir, name.to_bytes(), is_whole).unwrap_or(path);
+        }
         if path.policy() == Policy::Delegate && (path.is_textual() || !self.shares_view()) {
             path.stay_here();
         }

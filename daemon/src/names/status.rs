@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, makedev, statat, statx},
+    fs::{AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, major, makedev, statat, statx},
     io::Errno,
 };
 use wire::Status;
@@ -22,12 +22,27 @@ use super::{Identity, file_system};
 /// First major number of 12 bits that no device here has.
 const MAJOR: u32 = 0x800;
 
-/// Returns the device number of a server's files: nobody's here, and one as the kernel's are, of 12
-/// and 20 bits. Some programs take no others.
+/// Servers' devices, as numbers that nobody has here, and the views that show their files.
+static VIEWS: RwLock<BTreeMap<u64, u64>> = RwLock::new(BTreeMap::new());
+
+/// Returns the device number of a server's files: that of the view which shows them, or nobody's
+/// here, and one as the kernel's are, of 12 and 20 bits. Some programs take no others.
 pub(crate) fn device_of(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
     let mixed = u32::try_from(mixed).unwrap_or(u32::MAX >> 1);
-    makedev(MAJOR | mixed >> 20, mixed & 0xf_ffff)
+    let nobodys = makedev(MAJOR | mixed >> 20, mixed & 0xf_ffff);
+    let views = VIEWS.read().unwrap_or_else(PoisonError::into_inner);
+    views.get(&nobodys).copied().unwrap_or(nobodys)
+}
+
+/// Has the files of a server's device be those of a view, as the kernel says of them: a program
+/// compares what it hears of a file from either. Of several views the first has them. Returns the
+/// device's number from now on.
+pub(crate) fn show_in_view(device: u64, view: u64) -> u64 {
+    if major(device) < MAJOR {
+        return device;
+    }
+    *VIEWS.write().unwrap_or_else(PoisonError::into_inner).entry(device).or_insert(view)
 }
 
 /// Of an open file.
@@ -119,6 +134,12 @@ const fn of_stat(stat: &Stat) -> Status {
         changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
         born: 0,
     }
+}
+
+/// True if a device's files are those of a view of this daemon's.
+pub(crate) fn is_of_view(device: u64) -> bool {
+    let views = VIEWS.read().unwrap_or_else(PoisonError::into_inner);
+    views.values().any(|view| *view == device)
 }
 
 #[cfg(test)]

@@ -26,6 +26,10 @@ pub(super) struct Device {
     look: Seldom,
     /// When a request came last.
     came_at: Option<Instant>,
+    /// The last look found a request.
+    was_hit: bool,
+    /// Looks in a row found requests, so one may find several.
+    is_crowded: bool,
     /// A park may have ended because of a request.
     was_armed: bool,
     /// The view was unmounted, and nobody has a file of it.
@@ -37,7 +41,17 @@ impl Device {
     pub(super) fn new(view: Rc<View>, heeded: Heeded) -> Self {
         let look = Seldom::new(&view.core.handle, LOOK_EVERY);
         let (data, came_at) = (None, None);
-        Self { view, data, look, came_at, was_armed: false, is_over: false, _heeded: heeded }
+        Self {
+            view,
+            data,
+            look,
+            came_at,
+            was_hit: false,
+            is_crowded: false,
+            was_armed: false,
+            is_over: false,
+            _heeded: heeded,
+        }
     }
 
     /// Takes the next request, and begins to answer it.
@@ -102,12 +116,16 @@ impl Device {
         rustix::io::write(&self.view.mounted.device, &message).ok();
     }
 
-    /// Takes what is there, up to `budget` requests.
+    /// Takes what is there, up to `budget` requests. One alone, unless more came right behind the
+    /// last: who sent it mostly waits for the answer, and to look again costs a system call.
     fn take_all(&mut self, budget: usize) -> usize {
+        let budget = if self.is_crowded { budget } else { budget.min(1) };
         let mut count = 0;
         while count < budget && self.take() {
             count += 1;
         }
+        self.is_crowded = count == budget && self.was_hit;
+        self.was_hit = count > 0;
         if count > 0 {
             self.came_at = Some(self.view.core.handle.lately());
         }

@@ -3,6 +3,7 @@
 mod apart;
 mod handed;
 mod killed;
+mod linked;
 mod sealed;
 mod tasks;
 

@@ -131,3 +131,40 @@ fn calls_that_need_a_view_fail_where_there_is_none_and_are_told_of() {
     assert!(text(&output.stderr).contains(line), "{}", text(&output.stderr));
     assert!(output.status.success());
 }
+
+const NUMBERS: &str = "
+import mmap, os, subprocess, sys
+at = sys.argv[1]
+os.mkdir(at + '/d')
+name = at + '/d/f'
+numbers = lambda found: (found.st_dev, found.st_ino)
+fd = os.open(name, os.O_RDWR | os.O_CREAT)
+os.write(fd, b'0123')
+said = [numbers(os.stat(name)), numbers(os.fstat(fd))]
+mapped = mmap.mmap(fd, 0)
+said.append(numbers(os.fstat(fd)))
+stranger = subprocess.run(['stat', '-c', '%d %i', name, at + '/d'],
+    env={**os.environ, 'LD_PRELOAD': ''}, stdout=subprocess.PIPE, check=True).stdout.split()
+said.append((int(stranger[0]), int(stranger[1])))
+assert len(set(said)) == 1, said
+said = [numbers(os.stat(at + '/d')), numbers(os.fstat(os.open(at + '/d', os.O_RDONLY)))]
+said.append((int(stranger[2]), int(stranger[3])))
+assert len(set(said)) == 1 and said[0][0] == os.stat(at).st_dev == os.stat(name).st_dev, said
+";
+
+/// Programs compare what they hear of a file by its name and by a descriptor, as `cat` does.
+#[test]
+fn file_has_the_same_numbers_by_the_library_and_by_its_view() {
+    if !can_mount("numbers of files") {
+        return;
+    }
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
+        let script = "python3 -c \"$1\" \"$0\" && cd \"$0/d\" && ! cat f >>f && stat -c %s f && \
+            find .. -xdev | sort && (LD_PRELOAD= find .. -xdev | wc -l)";
+        let said = succeed(command.args(["bash", "-c", script]).arg(local(&folder)).arg(NUMBERS), SOON);
+        assert_eq!(said, "4\n..\n../d\n../d/f\n3\n");
+    }
+    server.end();
+}
