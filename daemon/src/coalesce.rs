@@ -20,6 +20,7 @@ mod keeping;
 mod member;
 mod names;
 mod opening;
+mod piece;
 mod places;
 mod placing;
 mod records;

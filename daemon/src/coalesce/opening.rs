@@ -15,7 +15,7 @@ use std::{
 };
 
 use multifile::{
-    Disk, Error, Growing, Held, Options, Part, Peek,
+    Disk, Growing, Held, Options, Peek,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
     name::journal,
 };
@@ -43,6 +43,8 @@ pub(super) struct Opened {
     pub(super) growing: Growing<Disk>,
     /// Of all streams, bytes.
     pub(super) lens: Vec<u64>,
+    /// Where each block of each stream ends in it; nothing is said of full ones.
+    pub(super) ends: Vec<Vec<u64>>,
     pub(super) catalogue: Catalogue,
     /// Where in their stream the names begin and end; nowhere if the first task is a file, too.
     pub(super) names: (u64, u64),
@@ -199,6 +201,7 @@ fn take(
         lock: file.into(),
         growing,
         lens,
+        ends: Vec::new(),
         catalogue,
         names,
         is_new: false,
@@ -208,15 +211,22 @@ fn take(
     })
 }
 
+/// Where a stream with so many bytes in each block ends in each of them.
+fn ends(used: &[u64]) -> Vec<u64> {
+    let sum = |end: &mut u64, len: &u64| {
+        *end = end.saturating_add(*len);
+        Some(*end)
+    };
+    used.iter().scan(0, sum).collect()
+}
+
 /// Opens a multifile without names, one of SIONlib's: it is only read.
 fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
     lock(&file, &home.path, false)?;
     let (disk, name) = (home.disk(0), Path::new(&home.name));
-    let opened = Growing::open_to_read(&disk, name, &options(&home.name));
-    let (growing, held) = opened.map_err(|error| match error {
-        Error::Damaged { part: Part::Blocks, .. } => Unfit::Gaps.into(),
-        error => Unfit::of_set(&home.path, error),
-    })?;
+    let opened = Growing::open_streams(&disk, name, &options(&home.name));
+    let (growing, streams) = opened.map_err(|error| Unfit::of_set(&home.path, error))?;
+    let ends: Vec<_> = streams.iter().map(|used| ends(used)).collect();
     tracing::warn!(
         "{} has no names of files: its tasks are shown by their numbers, to be read",
         home.path.display()
@@ -225,7 +235,8 @@ fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
     Ok(Opened {
         lock: file.into(),
         growing,
-        lens: held.lens,
+        lens: ends.iter().map(|ends| ends.last().copied().unwrap_or(0)).collect(),
+        ends,
         catalogue,
         names: (0, 0),
         is_new: false,
@@ -295,6 +306,7 @@ fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: &Shape) -> io::Resul
         lock,
         growing,
         lens,
+        ends: Vec::new(),
         catalogue,
         names,
         is_new: true,

@@ -7,7 +7,11 @@
 //! reach reads as zeros in the physical file: who cuts it makes them so once it is shorter, and
 //! before it may be longer again; whoever dies in between leaves that to the next daemon.
 
-use std::{cell::Cell, io, rc::Rc};
+use std::{
+    cell::{Cell, OnceCell},
+    io,
+    rc::Rc,
+};
 
 use executor::Notify;
 use multifile::{
@@ -17,7 +21,7 @@ use multifile::{
 use rustix::{fs::FallocateFlags, io::Errno};
 use uring::{Buffer, Buffers, Heap};
 
-use super::member::Member;
+use super::{member::Member, piece::Piece};
 pub(super) use super::turn::Turn;
 use crate::{
     storage::{Machine, Storage as _},
@@ -39,6 +43,8 @@ pub(super) struct Stream {
     /// Of its first block.
     key: SlotKey,
     len: Cell<u64>,
+    /// Where each of its blocks ends in it, if these are not full.
+    ends: OnceCell<Vec<u64>>,
     /// The longest that it gets where it is.
     bound: Cell<u64>,
     /// True if the rest of its chunk may hold anything: it is zeroed before the stream grows.
@@ -63,22 +69,14 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A stretch of a stream that lies in one block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    /// Offset in the physical file.
-    at: u64,
-    len: u64,
-}
-
 impl Stream {
     pub(super) fn new(member: Rc<Member>, place: Place, key: SlotKey, len: u64) -> Self {
         let bound = if member.is_packed { place.chunk_len } else { u64::MAX };
         let is_soiled = Cell::new(member.is_packed);
         let (place, bound, len) = (Cell::new(place), Cell::new(bound), Cell::new(len));
         let (turn, turns, turned) = (Turn::default(), Turns::default(), Notify::new());
-        let is_moved = Cell::new(false);
-        Self { member, place, key, len, bound, is_soiled, is_moved, turn, turns, turned }
+        let (is_moved, ends) = (Cell::new(false), OnceCell::new());
+        Self { member, place, key, len, ends, bound, is_soiled, is_moved, turn, turns, turned }
     }
 
     /// It gets no longer than its chunk is: further blocks would be far from each other, and few
@@ -146,16 +144,17 @@ impl Stream {
 
     /// The first stretch of `len` bytes at `at`.
     fn piece(&self, at: u64, len: u64) -> io::Result<Piece> {
-        let place = self.place.get();
-        let chunk_len = place.chunk_len;
-        let (block, skip) =
-            at.checked_div(chunk_len).zip(at.checked_rem(chunk_len)).ok_or(Errno::FBIG)?;
-        let block = usize::try_from(block).map_err(|_| Errno::FBIG)?;
-        let block_at = place.block_at(block).map_err(|_| Errno::FBIG)?;
-        // The blocks of the only task follow each other.
-        let is_one = place.skip == chunk_len;
-        let len = if is_one { len } else { len.min(chunk_len - skip) };
-        Ok(Piece { at: block_at + skip, len })
+        let piece = match self.ends.get() {
+            None => Piece::in_full_blocks(self.place.get(), at, len),
+            Some(ends) => Piece::by_ends(self.place.get(), ends, at, len),
+        };
+        Ok(piece.ok_or(Errno::FBIG)?)
+    }
+
+    /// Its blocks are not full: it ends there in each of them.
+    pub(super) fn ends_at(&self, ends: Vec<u64>) {
+        debug_assert_eq!(ends.last().copied().unwrap_or(0), self.len(), "its length");
+        self.ends.set(ends).ok(); // Said once, when it is opened.
     }
 
     /// Reads at `at`, as far as the stream goes.

@@ -17,8 +17,6 @@ pub(super) enum Unfit {
     Special,
     /// It is one of SIONlib's, or was joined.
     NoNames,
-    /// The same, and its tasks have chunks that are not full, or its block table is damaged.
-    Gaps,
     /// Of another version of the catalogue.
     Later,
     /// The catalogue cannot be read, or not be.
@@ -50,7 +48,6 @@ impl Unfit {
             Self::NoNames => {
                 "name another file; `kakehi mount --read-only` shows the tasks of this one"
             }
-            Self::Gaps => "`kakehi multifile split` reads it, `verify` says whether it is whole",
             Self::Later => "use that version, or name another file",
             Self::Names => "name another file; `kakehi multifile split` reads what is in this one",
             Self::Member { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -80,9 +77,6 @@ impl fmt::Display for Unfit {
             Self::Taken => f.write_str("another daemon or server has it"),
             Self::Special => f.write_str("it is a pipe, a device, or the like"),
             Self::NoNames => f.write_str("it has no names of files: --coalesce did not make it"),
-            Self::Gaps => {
-                f.write_str("it has no names of files, and its tasks have chunks that are not full")
-            }
             Self::Later => f.write_str("a later version of Kakehi wrote it"),
             Self::Names => f.write_str("its names are damaged"),
             Self::Member { path, source } => {
@@ -145,11 +139,10 @@ mod tests {
     fn each_reason_has_advice_of_its_own() {
         let member =
             Error::Io { file: 1, os: Errno::NOENT.raw_os_error(), kind: io::ErrorKind::NotFound };
-        let reasons: [io::Error; 15] = [
+        let reasons: [io::Error; 14] = [
             Unfit::Taken.into(),
             Unfit::Special.into(),
             Unfit::NoNames.into(),
-            Unfit::Gaps.into(),
             Unfit::Later.into(),
             Unfit::Names.into(),
             Unfit::of_set(Path::new("/a.sion"), member),

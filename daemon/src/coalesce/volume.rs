@@ -144,6 +144,9 @@ impl Volume {
             placing: Turn::default(),
         };
         volume.take_members(&opened.lens)?;
+        for (stream, ends) in volume.streams.borrow().iter().zip(opened.ends) {
+            stream.ends_at(ends);
+        }
         let free = volume.with_chunks((1..count).filter(|task| !used.contains(task)));
         if opened.is_new {
             volume.users.set_free(free);

@@ -134,7 +134,8 @@ impl<S: Storage> Growing<S> {
             }
             repair.apply()?;
         }
-        let (growing, lens) = Self::closed(storage, path, options, true)?;
+        let (growing, streams) = Self::closed(storage, path, options, true)?;
+        let lens = growing.filled(&streams)?;
         Ok((growing, Held { lens, was_unclosed, damaged }))
     }
 
@@ -144,27 +145,53 @@ impl<S: Storage> Growing<S> {
     ///
     /// As [`open`](Self::open); [`Error::Unclosed`].
     pub fn open_to_read(storage: &S, path: &Path, options: &Options) -> Result<(Self, Held)> {
-        let (growing, lens) = Self::closed(storage, path, options, false)?;
+        let (growing, streams) = Self::closed(storage, path, options, false)?;
+        let lens = growing.filled(&streams)?;
         Ok((growing, Held { lens, ..Held::default() }))
     }
 
-    /// Opens physical files that are closed.
+    /// Opens the multifile at `path` to read it only, whoever has written it. Returns with it what
+    /// every stream has in each of its blocks, which need not be full.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::open`]; [`Error::Unclosed`].
+    pub fn open_streams(
+        storage: &S,
+        path: &Path,
+        options: &Options,
+    ) -> Result<(Self, Vec<Vec<u64>>)> {
+        Self::closed(storage, path, options, false)
+    }
+
+    /// Lengths of streams that have so many bytes in each block, if these are full.
+    fn filled(&self, streams: &[Vec<u64>]) -> Result<Vec<u64>> {
+        let (mut lens, mut streams) = (Vec::new(), streams.iter());
+        for number in 0..self.file_count() {
+            for task in 0..self.task_count(number) {
+                let used = streams.next().map(Vec::as_slice).unwrap_or_default();
+                lens.push(Filled::of(self.place(number, task)?.chunk_len, used, number)?.len);
+            }
+        }
+        Ok(lens)
+    }
+
+    /// Opens physical files that are closed; returns the bytes in each block of each stream.
     fn closed(
         storage: &S,
         path: &Path,
         options: &Options,
         is_to_write: bool,
-    ) -> Result<(Self, Vec<u64>)> {
+    ) -> Result<(Self, Vec<Vec<u64>>)> {
         let (physicals, _) = Reader::open(storage, path)?.into_parts();
-        let (mut members, mut lens) = (Vec::new(), Vec::new());
+        let (mut members, mut streams) = (Vec::new(), Vec::new());
         for (number, physical) in (0u32..).zip(physicals) {
-            if physical.front.header.version < crate::physical::RESERVED_VERSION {
+            let is_old = physical.front.header.version < crate::physical::RESERVED_VERSION;
+            if is_old && is_to_write {
                 return Err(Error::Damaged { part: Part::Version, file: number });
             }
             for task in 0..physical.front.ranks.len() {
-                let cursor = physical.cursor(task)?;
-                let place = physical.front.layout.place(task).unwrap_or_default();
-                lens.push(Filled::of(place.chunk_len, cursor.block_lens(), number)?.len);
+                streams.push(physical.cursor(task)?.block_lens().to_vec());
             }
             let instance = instance();
             let plan = FilePlan::of(&physical, None, options, Mark::Open(instance).encode())?;
@@ -179,7 +206,7 @@ impl<S: Storage> Growing<S> {
             members.push(Member::new(plan, instance, file));
         }
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        Ok((Self { storage, path, options, members }, lens))
+        Ok((Self { storage, path, options, members }, streams))
     }
 
     /// Before the first write to a multifile that was [opened](Self::open): from here on it counts

@@ -2,11 +2,10 @@
 
 use std::{fs, path::Path, process::Command};
 
+use serde_json::Value;
+
 use super::{by_hand, can_mount, is_mounted};
-use crate::{
-    harness::{Folder, SOON, kakehi, run, succeed, text},
-    multifile,
-};
+use crate::harness::{Folder, SOON, succeed};
 
 #[test]
 fn tasks_of_a_multifile_without_names_are_files_by_number_and_rank() {
@@ -16,14 +15,6 @@ fn tasks_of_a_multifile_without_names_are_files_by_number_and_rank() {
     let folder = Folder::new();
     let at = folder.join("at");
     let kakehi = |words: &[&str], paths: &[&Path]| by_hand(&folder, words, paths);
-    let sion = folder.join("sionlib.sion");
-    succeed(Command::new(multifile::program()).arg("write").arg(&sion), SOON);
-    let mut command = Command::new(self::kakehi());
-    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
-    let refused = run(command.args(["mount", "--read-only"]).arg(&sion).arg(&at), SOON);
-    let said = text(&refused.stderr);
-    assert!(!refused.status.success() && said.contains("chunks that are not full"), "{said}");
-
     let parts = ["a", "b", "c"].map(|name| folder.join(name));
     for (index, part) in parts.iter().enumerate() {
         fs::write(part, "part ".repeat(index * 30_000)).expect("a file");
@@ -43,4 +34,49 @@ fn tasks_of_a_multifile_without_names_are_files_by_number_and_rank() {
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     kakehi(&["umount"], &[&at]);
     assert!(!is_mounted(&at));
+}
+
+/// Of SIONlib's own: tasks of no block and of hundreds, which are not full, in several files.
+#[test]
+fn tasks_of_sionlibs_multifiles_have_the_bytes_that_were_written() {
+    if !can_mount("SIONlib's tasks") {
+        return;
+    }
+    let folder = Folder::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../multifile/rust/tests/golden");
+    let manifest = fs::read(golden.join("manifest.json")).expect("golden files");
+    let manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
+    let (at, kakehi) = (folder.join("at"), |words: &[&str], paths: &[&Path]| {
+        by_hand(&folder, words, paths);
+    });
+    let (mut case_count, mut block_count_max) = (0, 0);
+    for case in manifest["cases"].as_array().expect("cases") {
+        let stored: Vec<_> = case["files"].as_array().expect("files").iter().collect();
+        let is_packed = |file: &&Value| text(file, "stored_as").ends_with(".zst");
+        // Records with keys are not bytes of a file, and a large one takes long.
+        if case["closed"] != true || case["keyval"] == true || stored.iter().any(is_packed) {
+            continue;
+        }
+        for file in &stored {
+            let to = folder.join(text(file, "name"));
+            fs::copy(golden.join(text(file, "stored_as")), to).expect("copied");
+        }
+        kakehi(&["mount", "--read-only"], &[&folder.join(text(stored[0], "name")), &at]);
+        for task in case["tasks"].as_array().expect("tasks") {
+            let rank = at.join("by-rank").join(task["globalrank"].to_string());
+            let bytes = fs::read(&rank).expect("a task");
+            assert_eq!(task["bytes"], bytes.len(), "{}: {}", case["name"], rank.display());
+            let sum = succeed(Command::new("sha256sum").arg(&rank), SOON);
+            let expected = text(task, "sha256");
+            assert!(sum.starts_with(expected), "{}: {}", case["name"], rank.display());
+            block_count_max = block_count_max.max(task["blocks"].as_array().expect("blocks").len());
+        }
+        kakehi(&["umount"], &[&at]);
+        case_count += 1;
+    }
+    assert!(case_count > 20 && block_count_max > 200, "{case_count}, {block_count_max}");
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().expect("text")
 }
