@@ -83,6 +83,21 @@ array[:] = numpy.arange(1000)
 array.flush()
 print(numpy.memmap('array', dtype='float64', mode='r').sum())
 PY"
+# An environment in the folder, with numpy if there is any, and a module of its own that is loaded
+# from the folder.
+step venv 'python3 -m venv --without-pip venv && cat >own.c <<"C"
+#include <Python.h>
+static struct PyModuleDef own = {PyModuleDef_HEAD_INIT, "own", "loaded", -1, 0, 0, 0, 0, 0};
+PyMODINIT_FUNC PyInit_own(void) { return PyModule_Create(&own); }
+C
+site=$(echo venv/lib/python3*/site-packages); of=$(python3 -c "import sysconfig; print(sysconfig.get_path(\"include\"))")
+if [ -f "$of/Python.h" ]; then cc -shared -fPIC -I"$of" -o $site/own.so own.c && \
+    venv/bin/python -c "import own, os; print(own.__doc__, os.path.relpath(own.__file__)[:9])"; fi
+numpy=$(python3 -c "import numpy, os; print(os.path.dirname(numpy.__path__[0]))" 2>/dev/null) && \
+    cp -r "$numpy"/numpy "$numpy"/numpy.libs $site 2>/dev/null; [ ! -d $site/numpy ] || venv/bin/python -c "
+import numpy, os
+print(os.path.relpath(numpy.__path__[0])[:9], numpy.arange(10.0).reshape(2, 5) @ numpy.ones(5))"
+. venv/bin/activate && python -c "import sys; print(sys.prefix != sys.base_prefix)"'
 step git 'git init -q r && cd r && git config user.name a && git config user.email b && seq 1000 >f && git add f \
     && git commit -q -m one && seq 2000 >f && git commit -q -a -m two && git gc -q && cd .. \
     && git clone -q r c && cd c && git log --format=%s && wc -l <f && git fsck 2>&1'
@@ -107,6 +122,10 @@ step unlinked 'exec 3<>gone; echo still >&3; rm gone; cat /proc/self/fd/3; ls go
 step python 'mkdir -p package; echo "word = \"imported\"" >package/__init__.py; python3 -c "
 import ctypes, package
 print(package.word, ctypes.CDLL(\"./libanswer.so\").answer())"; ls package | sort'
+step refused 'mkfifo pipe 2>/dev/null && rm pipe; setfattr -n user.a -v b script 2>/dev/null; echo tried'
+step inside 'mkdir -p in/d; echo deep >in/d/f; ln -s "$PWD/in/d" to; cat to/f; echo more >>to/f; cat in/d/f; \
+    mv to/f to/g; ls in/d; (cd to && pwd -P && cat ../d/g); cp -a to copied; readlink copied; \
+    find -L to -type f; tar cf - to in | tar tf - | sort; rm to; ls in/d'
 step environment 'env -i /bin/sh -c "echo kept >alone; /bin/cat alone"'
 step watch "python3 - <<'PY'
 import ctypes, os, struct, subprocess

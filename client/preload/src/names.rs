@@ -6,10 +6,10 @@
 
 use core::mem::{MaybeUninit, offset_of};
 
-use client::{Errno, Name};
+use client::{Errno, Name, Reason};
 use libc::{
-    AF_UNIX, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint, dev_t, mode_t,
-    sa_family_t, sockaddr, sockaddr_un, socklen_t,
+    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint,
+    dev_t, mode_t, sa_family_t, sockaddr, sockaddr_un, socklen_t,
 };
 
 use crate::{
@@ -247,6 +247,9 @@ unsafe fn link_at(from: Given, to: Given, flags: c_int) -> Outcome {
             ) {
                 return done.map(|()| 0);
             }
+        }
+        if let (Some(client), true) = (client(), flags & AT_EMPTY_PATH != 0) {
+            client.leave(from.dir, Reason::Unsupported);
         }
         // SAFETY: the program's own call.
         unsafe { kernel!(SYS_linkat, from.dir, from.path, to.dir, to.path, flags) }

@@ -169,8 +169,7 @@ fn follows(request: &Request) -> bool {
     match request {
         Request::Open { flags, .. } => {
             let flags = OFlags::from_bits_retain(*flags);
-            !flags.contains(OFlags::NOFOLLOW)
-                && !flags.contains(OFlags::CREATE.union(OFlags::EXCL))
+            !flags.contains(OFlags::NOFOLLOW) && !flags.contains(OFlags::CREATE.union(OFlags::EXCL))
         }
         Request::Stat { follow, .. }
         | Request::SetOwner { follow, .. }

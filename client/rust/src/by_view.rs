@@ -130,8 +130,8 @@ impl Client {
         is_mounted().unwrap_or(true)
     }
 
-    /// True if files of a device are those of a view, as some opened by a name that no rule is about
-    /// are: a link's. Nothing may be staged for these, for who drains it would ask itself. Asks
+    /// True if files of a device are those of a view: one may be opened by a link of which no rule
+    /// knows. Nothing may be staged for these, for who drains it would ask itself. Asks
     /// nobody: the kernel knows the folders that are mounted.
     pub(crate) fn is_of_view(&'static self, device: u64) -> bool {
         let may_be = fs::major(device) == 0 && self.has_remote();

@@ -21,8 +21,8 @@ use multifile::{
 use rustix::{fs::FallocateFlags, io::Errno};
 use uring::{Buffer, Buffers, Heap};
 
-use super::{member::Member, piece::Piece};
 pub(super) use super::turn::Turn;
+use super::{member::Member, piece::Piece};
 use crate::{
     storage::{Machine, Storage as _},
     turns::Turns,

@@ -55,24 +55,7 @@ const NOT_REMOTE: [(&str, &str); 12] = [
 const NOT_DELEGATED: [(&str, &str); 1] = [REMOVED];
 /// Parts of the names of tests whose results differ in mapped and coalesced folders, and why
 /// (`docs/guide/remote.md`).
-const NOT_MAPPED: [(&str, &str); 31] = [
-    ("TestCopy.test_copy2_symlinks", ABSOLUTE),
-    ("TestCopy.test_copy_symlinks", ABSOLUTE),
-    ("TestCopy.test_copyfile_symlinks", ABSOLUTE),
-    ("TestCopy.test_copymode_follow_symlinks", ABSOLUTE),
-    ("TestCopy.test_copystat_symlinks", ABSOLUTE),
-    ("TestCopyTree.test_copytree_dangling_symlinks", ABSOLUTE),
-    ("TestCopyTree.test_copytree_symlink_dir", ABSOLUTE),
-    ("TestMove.test_move_dir_symlink", ABSOLUTE),
-    ("TestMove.test_move_file_symlink", ABSOLUTE),
-    ("TestRmTree.test_rmtree_fails_on_symlink", ABSOLUTE),
-    ("TestScandir.test_attributes", ABSOLUTE),
-    ("TestScandir.test_broken_symlink", ABSOLUTE),
-    ("alkTests.test_file_like_path", ABSOLUTE),
-    ("alkTests.test_walk_bottom_up", ABSOLUTE),
-    ("alkTests.test_walk_prune", ABSOLUTE),
-    ("alkTests.test_walk_symlink", ABSOLUTE),
-    ("alkTests.test_walk_topdown", ABSOLUTE),
+const NOT_MAPPED: [(&str, &str); 14] = [
     ("PathTest.test_is_fifo_true", "EOPNOTSUPP: FIFOs are a node's"),
     ("PathTest.test_is_socket_true", "EOPNOTSUPP: sockets are a node's"),
     ("ProcessTestCase.test_remapping_std_fds", UNNAMED),
@@ -90,7 +73,6 @@ const NOT_MAPPED: [(&str, &str); 31] = [
 ];
 /// As Python's `TemporaryFile` is.
 const UNNAMED: &str = "EBADF: a file without a name is none of its children's";
-const ABSOLUTE: &str = "EXDEV: an absolute link is not followed";
 /// Stressors that fail there, and why.
 const NOT_STRESSED: [(&str, &str); 2] = [
     ("copy-file", "EINVAL: of files without a name"),

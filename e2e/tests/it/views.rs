@@ -5,6 +5,7 @@ mod handed;
 mod killed;
 mod linked;
 mod sealed;
+mod speed;
 mod tasks;
 
 use std::{

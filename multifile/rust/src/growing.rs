@@ -164,18 +164,6 @@ impl<S: Storage> Growing<S> {
         Self::closed(storage, path, options, false)
     }
 
-    /// Lengths of streams that have so many bytes in each block, if these are full.
-    fn filled(&self, streams: &[Vec<u64>]) -> Result<Vec<u64>> {
-        let (mut lens, mut streams) = (Vec::new(), streams.iter());
-        for number in 0..self.file_count() {
-            for task in 0..self.task_count(number) {
-                let used = streams.next().map(Vec::as_slice).unwrap_or_default();
-                lens.push(Filled::of(self.place(number, task)?.chunk_len, used, number)?.len);
-            }
-        }
-        Ok(lens)
-    }
-
     /// Opens physical files that are closed; returns the bytes in each block of each stream.
     fn closed(
         storage: &S,

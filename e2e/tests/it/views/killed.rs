@@ -106,6 +106,56 @@ fn hundred_killed_daemons_leave_no_view() {
     kill_daemons(100);
 }
 
+/// Uses a view until each of three fails: a static program that writes, git, and a shared mapping.
+const PROGRAMS: &str = r#"cd "$0" || exit 1
+(while busybox dd if=/dev/zero of=s bs=64k count=16 2>/dev/null; do :; done) &
+(rm -rf r; git init -q r && cd r && git config user.name a && git config user.email b &&
+    while date +%N >f && git add f && git commit -q -m x; do :; done) >/dev/null 2>&1 &
+python3 -c 'if 1:
+    import mmap, os
+    fd = os.open("m", os.O_RDWR | os.O_CREAT, 0o644)
+    os.ftruncate(fd, 1 << 20)
+    mapped = mmap.mmap(fd, 0)
+    while True:
+        for at in range(0, 1 << 20, 4096):
+            mapped[at] = 1
+        mapped.flush()' 2>/dev/null &
+: >"$1"
+wait"#;
+
+#[test]
+#[ignore = "5 minutes: for `make soak`"]
+fn static_programs_git_and_mappings_learn_at_once_that_their_daemon_is_gone() {
+    const FOR: Duration = Duration::from_secs(300);
+    if !can_mount("killed views under other programs") {
+        return;
+    }
+    let folder = Folder::new();
+    let begun = folder.join("begun");
+    let mut rng = random("killed views under other programs");
+    let (from, mut rounds, mut slowest) = (Instant::now(), 0, Duration::ZERO);
+    while from.elapsed() < FOR {
+        fs::remove_file(&begun).ok();
+        let mut command = coalescing(&folder, "always");
+        strange(&mut command).args(["sh", "-c", PROGRAMS]).arg(local(&folder)).arg(&begun);
+        let mut running = Running::start(&mut command);
+        assert!(wait_for(SOON, || begun.exists()), "round {rounds}");
+        pause(Duration::from_millis(rng.u64(0..500)));
+        kill_daemon(&folder);
+        let killed = Instant::now();
+        assert_eq!(running.wait(SOON).code(), Some(125), "round {rounds}");
+        slowest = slowest.max(killed.elapsed());
+        let mut command = coalescing(&folder, "always");
+        assert_eq!(succeed(command.args(["echo", "again"]), SOON), "again\n", "round {rounds}");
+        assert!(!is_mounted(&local(&folder)), "round {rounds}");
+        let left = processes_of(folder.path());
+        assert!(left.is_empty(), "round {rounds}: {left:?}");
+        rounds += 1;
+    }
+    note(format_args!("{rounds} rounds; programs ended {slowest:.1?} after their daemon at most"));
+    assert!(slowest < AT_ONCE, "{slowest:?}");
+}
+
 #[test]
 fn view_that_a_killed_job_has_left_is_taken_away_by_the_next_run() {
     if !can_mount("a view that was left") {

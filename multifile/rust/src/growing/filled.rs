@@ -4,7 +4,9 @@ use crate::{
     codec::{narrow, wide},
     error::{Error, Part, Result},
     finish::Usage,
+    growing::Growing,
     plan::FilePlan,
+    storage::Storage,
 };
 
 /// How a stream of `len` bytes fills its blocks.
@@ -36,6 +38,20 @@ impl Filled {
     /// Bytes used of a block.
     pub(super) fn used(self, block: u64) -> u64 {
         self.len.saturating_sub(block.saturating_mul(self.chunk_len)).min(self.chunk_len)
+    }
+}
+
+impl<S: Storage> Growing<S> {
+    /// Lengths of streams that have so many bytes in each block, if these are full.
+    pub(super) fn filled(&self, streams: &[Vec<u64>]) -> Result<Vec<u64>> {
+        let (mut lens, mut streams) = (Vec::new(), streams.iter());
+        for number in 0..self.file_count() {
+            for task in 0..self.task_count(number) {
+                let used = streams.next().map(Vec::as_slice).unwrap_or_default();
+                lens.push(Filled::of(self.place(number, task)?.chunk_len, used, number)?.len);
+            }
+        }
+        Ok(lens)
     }
 }
 
