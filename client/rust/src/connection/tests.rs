@@ -48,6 +48,7 @@ pub(crate) fn unanswered() -> &'static Connection {
         (Box::leak(Box::new(Tables::new())), Box::leak(Box::new(Recorder::new())));
     let place = Box::leak(Box::new(Once::new()));
     let sight = Sight { is_shared: true, is_confined: false };
-    Connection::keep(met, sight, &Config::new(), &Nobody, tables, recorder, place)
+    let greeted = Greeted { met, sight };
+    Connection::keep(greeted, &Config::new(), &Nobody, tables, recorder, place)
         .expect("a connection")
 }
