@@ -195,7 +195,6 @@ impl Workload {
         }
         let (wrapped, kept) = (folder.join("wrapped"), folder.join("kept.sion"));
         let unpacked = folder.join("unpacked");
-        fs::create_dir(&wrapped).expect("a folder");
         let coalesced = format!("{}={}", wrapped.display(), kept.display());
         self.run_wrapped(&folder, &wrapped, &["--coalesce", &coalesced], Command::new("bash"));
         assert_eq!(self.files(&wrapped).len(), 0, "{} wrote past the multifile", self.name);
