@@ -51,65 +51,18 @@ impl Entry {
         Self(words)
     }
 
-    pub(crate) const fn set_a(&mut self, value: u64) -> &mut Self {
-        self.0[2] = value;
-        self
-    }
-
-    pub(crate) const fn set_b(&mut self, value: u64) -> &mut Self {
-        self.0[3] = value;
-        self
-    }
-
-    /// Sets `a` to two halves.
-    pub(crate) const fn set_pair(&mut self, low: u32, high: u32) -> &mut Self {
-        self.set_a(join(low, high))
-    }
-
-    pub(crate) const fn set_file(&mut self, file: u32) -> &mut Self {
-        let (_, len) = split(self.0[1]);
-        self.0[1] = join(file, len);
-        self
-    }
-
-    pub(crate) const fn set_len(&mut self, len: u32) -> &mut Self {
-        let (file, _) = split(self.0[1]);
-        self.0[1] = join(file, len);
-        self
-    }
-
     /// The request's kind as numbered on the wire.
     #[must_use]
     pub const fn kind(&self) -> u8 {
         split(self.0[0]).1.to_le_bytes()[0]
     }
-
-    pub(crate) const fn file(&self) -> u32 {
-        split(self.0[1]).0
-    }
-
-    pub(crate) const fn len(&self) -> u32 {
-        split(self.0[1]).1
-    }
-
-    pub(crate) const fn a(&self) -> u64 {
-        self.0[2]
-    }
-
-    pub(crate) const fn b(&self) -> u64 {
-        self.0[3]
-    }
-
-    pub(crate) const fn pair(&self) -> (u32, u32) {
-        split(self.a())
-    }
 }
 
-const fn join(low: u32, high: u32) -> u64 {
+pub(crate) const fn join(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "takes a word apart into its halves")]
-const fn split(word: u64) -> (u32, u32) {
+pub(crate) const fn split(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }

@@ -19,7 +19,6 @@ mod envelope;
 #[cfg(feature = "frames")]
 mod frame;
 mod greeting;
-mod kind;
 mod listing;
 mod lock;
 mod mode;
@@ -48,7 +47,6 @@ pub use frame::{
 pub use greeting::{
     Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
 };
-pub use kind::Kind;
 pub use listing::{Listed, Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use mode::NewMode;
@@ -56,7 +54,7 @@ pub use payload::PIECE_LEN_MAX;
 pub use phase::{Phase, Reply};
 pub use place::{Place, PlaceName, SOURCES_MAX};
 pub use record::{CreateFlags, Record};
-pub use request::{PathPair, Request};
+pub use request::{Kind, PathPair, Request};
 pub use sample::is_sampled;
 pub use times::Times;
 pub use uses::Uses;

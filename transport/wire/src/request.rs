@@ -1,13 +1,13 @@
 //! The requests a lane carries, and how each lies in an entry (`docs/reference/protocol.md`,
-//! section 3).
+//! section 3): one table, from which requests, their kinds, numbers, and names, and what encodes
+//! and decodes them are made.
 
-mod kinds;
+mod field;
 
+use self::field::{Field, Place};
 use crate::{
     entry::{Entry, Invalid},
-    kind::Kind,
     uses::Uses,
-    words::{narrow, signed, unsigned},
 };
 
 /// Two paths one after the other in the lane's buffer, lengths in bytes.
@@ -19,433 +19,394 @@ pub struct PathPair {
     pub to_len: u32,
 }
 
-/// A request as decoded from an entry. `file` is a file slot of the session; lengths and offsets
-/// are bytes; `arena_at` counts from the start of the session's arena; paths are absolute, without
-/// a final NUL, at the start of the lane's buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+/// Makes the requests of a table. A row has the number on the wire, the name in statistics, and
+/// how often the daemon answers; and for each field the place where it lies in an entry.
+macro_rules! requests {
+    ($(
+        $(#[$doc:meta])*
+        $kind:ident = $number:literal, $name:literal, $answers:ident $({$(
+            $(#[$field_doc:meta])*
+            $field:ident: $type:ty = $place:ident,
+        )*})?;
+    )*) => {
+        /// Kind of a request, as numbered on the wire. The first eight are those of Fukazawa et
+        /// al. (2012), table 3.
+        ///
+        /// Retired numbers stay reserved.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[expect(missing_docs, reason = "each kind is described at its `Request`")]
+        pub enum Kind { $($kind = $number,)* }
+
+        impl Kind {
+            /// Every kind, in wire order.
+            pub const ALL: [Self; [$($number),*].len()] = [$(Self::$kind),*];
+
+            /// True if the daemon answers twice: ACKNOWLEDGED before COMPLETED. Once, if the
+            /// request takes no I/O.
+            #[must_use]
+            pub const fn is_acknowledged(self) -> bool {
+                match self { $(Self::$kind => requests!(@ $answers),)* }
+            }
+
+            /// The name used in statistics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+        }
+
+        /// A request as decoded from an entry. `file` is a file slot of the session; lengths and offsets
+        /// are bytes; `arena_at` counts from the start of the session's arena; paths are absolute, without
+        /// a final NUL, at the start of the lane's buffer.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Request {$(
+            $(#[$doc])*
+            $kind $({$(
+                $(#[$field_doc])*
+                $field: $type,
+            )*})?,
+        )*}
+
+        impl Request {
+            /// The request's kind.
+            #[must_use]
+            pub const fn kind(&self) -> Kind {
+                match self { $(Self::$kind { .. } => Kind::$kind,)* }
+            }
+
+            /// Encodes the request. The lane it goes to numbers the entry.
+            #[must_use]
+            pub fn encode(&self) -> Entry {
+                let mut entry = Entry::new(self.kind() as u8);
+                match *self {$(
+                    Self::$kind { $($($field),*)? } => {
+                        $($(entry.put(Place::$place, $field.word());)*)?
+                    }
+                )*}
+                entry
+            }
+
+            /// Decodes an entry that was copied out of the segment.
+            ///
+            /// # Errors
+            ///
+            /// [`Invalid`] when the kind is unknown. Slots, lengths, and offsets are checked by
+            /// whoever knows the session's limits.
+            pub fn decode(entry: &Entry) -> Result<Self, Invalid> {
+                Ok(match Kind::from_wire(entry.kind())? {$(
+                    Kind::$kind => Self::$kind {
+                        $($($field: Field::of(entry.get(Place::$place)),)*)?
+                    },
+                )*})
+            }
+        }
+    };
+    (@ once) => { false };
+    (@ twice) => { true };
+}
+
+impl Kind {
+    /// The kind numbered `number` on the wire.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid::Kind`] when no kind has that number.
+    pub fn from_wire(number: u8) -> Result<Self, Invalid> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number).ok_or(Invalid::Kind(number))
+    }
+}
+
+requests! {
     /// Opens a path into file slot `file`; completes with the file's
     /// [`FileFlags`](crate::FileFlags) bits. `flags` are those of `open(2)`, `mode` is a
     /// [`NewMode`](crate::NewMode).
-    Open {
+    Open = 1, "open", twice {
         /// Slot to fill.
-        file: u32,
+        file: u32 = File,
         /// `O_*` bits.
-        flags: u32,
+        flags: u32 = First,
         /// Permission bits of a created file.
-        mode: u32,
+        mode: u32 = Second,
         /// Length of the path.
-        path_len: u32,
+        path_len: u32 = Len,
         /// Zero; or the number of a file that the client has made by its bundle, in the multifile
         /// that the path leads to: it is opened, whatever it is called, and nothing more is done to
         /// it by the bundle.
-        inode: u64,
-    },
+        inode: u64 = B,
+    };
     /// Drains the file and lets go of its descriptor; the error it still owes is in its slot.
-    Close {
+    Close = 2, "close", twice {
         /// Slot to empty.
-        file: u32,
-    },
+        file: u32 = File,
+    };
     /// Reads into the arena; completes with the bytes read.
-    Read {
+    Read = 3, "read", twice {
         /// Slot.
-        file: u32,
+        file: u32 = File,
         /// First byte in the file.
-        at: u64,
+        at: u64 = A,
         /// Bytes wanted.
-        len: u32,
+        len: u32 = Len,
         /// Where they go.
-        arena_at: u64,
-    },
+        arena_at: u64 = B,
+    };
     /// Writes from the arena, past the staging log; completes with the bytes written.
-    Write {
+    Write = 4, "write", twice {
         /// Slot.
-        file: u32,
+        file: u32 = File,
         /// First byte in the file; ignored for a file opened to append.
-        at: u64,
+        at: u64 = A,
         /// Bytes to write.
-        len: u32,
+        len: u32 = Len,
         /// Where they lie.
-        arena_at: u64,
-    },
+        arena_at: u64 = B,
+    };
     /// Drains every file of the session.
-    FlushAll,
+    FlushAll = 5, "flush_all", twice;
     /// Drains the file and makes data and metadata durable.
-    Sync {
+    Sync = 6, "fsync", twice {
         /// Slot.
-        file: u32,
-    },
+        file: u32 = File,
+    };
     /// Drains the file and makes the data durable.
-    Datasync {
+    Datasync = 7, "fdatasync", twice {
         /// Slot.
-        file: u32,
-    },
+        file: u32 = File,
+    };
     /// Resolves `whence` against the drained file; completes with the position from its start.
-    SetPosition {
+    SetPosition = 8, "set_position", once {
         /// Slot.
-        file: u32,
+        file: u32 = File,
         /// Offset, as in `lseek(2)`.
-        offset: i64,
+        offset: i64 = A,
         /// `SEEK_SET`, `SEEK_END`, `SEEK_DATA`, or `SEEK_HOLE`.
-        whence: u32,
-    },
+        whence: u32 = Len,
+    };
     /// Drains the file's staging log up to log position `upto`.
-    Flush {
+    Flush = 9, "flush", twice {
         /// Slot.
-        file: u32,
+        file: u32 = File,
         /// Log position, as the client counts it.
-        upto: u64,
-    },
+        upto: u64 = A,
+    };
     /// Replaces the file's drained staging log.
-    Attach {
+    Attach = 10, "attach", once {
         /// Slot.
-        file: u32,
+        file: u32 = File,
         /// Start of the new log.
-        arena_at: u64,
+        arena_at: u64 = A,
         /// Its length: a power of two.
-        len: u64,
-    },
+        len: u64 = B,
+    };
     /// Drains every file open on an inode, whoever opened it, and demotes them where two are and
     /// one writes.
-    Settle {
+    Settle = 11, "settle", twice {
         /// Device number as `stat(2)` gives it.
-        device: u64,
+        device: u64 = A,
         /// Inode number.
-        inode: u64,
+        inode: u64 = B,
         /// True if they are demoted in any case: for somebody whom the daemon does not know.
-        demote: bool,
-    },
+        demote: bool = Len,
+    };
     /// Brings a range into the page cache, and reads ahead of it.
-    Fetch {
+    Fetch = 12, "fetch", twice {
         /// Slot.
-        file: u32,
+        file: u32 = File,
         /// First byte.
-        at: u64,
+        at: u64 = A,
         /// Bytes somebody waits for.
-        len: u32,
-    },
+        len: u32 = Len,
+    };
     /// Drains a file of this node and sends the daemon's own descriptor over the control socket.
-    Materialize {
+    Materialize = 13, "materialize", twice {
         /// Slot.
-        file: u32,
-    },
-    /// Puts the path of a remote file, by which it can be opened in its folder's view, into the
-    /// lane's buffer. Completes with the path's length.
-    Name {
-        /// Slot.
-        file: u32,
-    },
+        file: u32 = File,
+    };
     /// Puts the `struct stat` of a path into the lane's buffer.
-    Stat {
+    Stat = 14, "stat", twice {
         /// Length of the path.
-        path_len: u32,
+        path_len: u32 = Len,
         /// True if a final symbolic link is followed.
-        follow: bool,
-    },
-    /// Puts the `struct stat` of the drained file into the lane's buffer.
-    FileStat {
-        /// Slot.
-        file: u32,
-    },
+        follow: bool = First,
+    };
     /// Drains and truncates: the file in slot `file`, or the path when `path_len` is not zero.
-    Truncate {
+    Truncate = 15, "truncate", twice {
         /// Slot, when there is no path.
-        file: u32,
+        file: u32 = File,
         /// Length of the path, or zero.
-        path_len: u32,
+        path_len: u32 = Len,
         /// New length of the file.
-        len: u64,
-    },
+        len: u64 = A,
+    };
     /// Removes a name.
-    Unlink {
+    Unlink = 16, "unlink", twice {
         /// Length of the path.
-        path_len: u32,
-    },
+        path_len: u32 = Len,
+    };
     /// Renames, `flags` as in `renameat2(2)`.
-    Rename {
+    Rename = 17, "rename", twice {
         /// The two names.
-        paths: PathPair,
+        paths: PathPair = Pair,
         /// `RENAME_*` bits.
-        flags: u32,
-    },
+        flags: u32 = Len,
+    };
     /// Makes a folder.
-    MakeDir {
+    MakeDir = 18, "mkdir", twice {
         /// Length of the path.
-        path_len: u32,
+        path_len: u32 = Len,
         /// A [`NewMode`](crate::NewMode).
-        mode: u32,
-    },
+        mode: u32 = First,
+    };
     /// Removes an empty folder.
-    RemoveDir {
+    RemoveDir = 19, "rmdir", twice {
         /// Length of the path.
-        path_len: u32,
-    },
+        path_len: u32 = Len,
+    };
     /// Fills the lane's buffer with the place where the next such request goes on, and the folder's
     /// names, NUL after each; completes with the bytes used, zero after the last name.
-    ReadDir {
+    ReadDir = 20, "readdir", twice {
         /// Length of the path.
-        path_len: u32,
+        path_len: u32 = Len,
         /// Zero, or where the last request has ended.
-        from: u64,
-    },
+        from: u64 = A,
+    };
     /// Makes a hard link.
-    Link {
+    Link = 21, "link", twice {
         /// The two names.
-        paths: PathPair,
-    },
+        paths: PathPair = Pair,
+    };
     /// Makes a symbolic link.
-    Symlink {
+    Symlink = 22, "symlink", twice {
         /// Text of the link, and its name.
-        paths: PathPair,
-    },
+        paths: PathPair = Pair,
+    };
+    /// Puts the `struct stat` of the drained file into the lane's buffer.
+    FileStat = 23, "fstat", twice {
+        /// Slot.
+        file: u32 = File,
+    };
+    /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows). To a server of
+    /// remote files it says that all locks have been asked for again.
+    Nothing = 24, "nothing", once;
     /// Puts the text of a symbolic link into the lane's buffer; completes with its length.
-    ReadLink {
+    ReadLink = 25, "readlink", twice {
         /// Length of the path.
-        path_len: u32,
-    },
+        path_len: u32 = Len,
+    };
     /// Sets the permission bits: of the file in slot `file`, or of the path when `path_len` is not
     /// zero.
-    SetMode {
+    SetMode = 26, "chmod", twice {
         /// Slot, when there is no path.
-        file: u32,
+        file: u32 = File,
         /// Length of the path, or zero.
-        path_len: u32,
+        path_len: u32 = Len,
         /// Permission bits.
-        mode: u32,
-    },
+        mode: u32 = First,
+    };
     /// Sets owner and group, of a slot or a path as `SetMode`; 2^32-1 leaves one as it is.
-    SetOwner {
+    SetOwner = 27, "chown", twice {
         /// Slot, when there is no path.
-        file: u32,
+        file: u32 = File,
         /// Length of the path, or zero.
-        path_len: u32,
+        path_len: u32 = Len,
         /// User id.
-        user: u32,
+        user: u32 = First,
         /// Group id.
-        group: u32,
+        group: u32 = Second,
         /// True if a final symbolic link is followed.
-        follow: bool,
-    },
+        follow: bool = B,
+    };
     /// Sets the times of access and modification, of a slot or a path as `SetMode`. Behind the path
     /// lie seconds and nanoseconds of both, 8 bytes each; nanoseconds as in `utimensat(2)`.
-    SetTimes {
+    SetTimes = 28, "utimens", twice {
         /// Slot, when there is no path.
-        file: u32,
+        file: u32 = File,
         /// Length of the path, or zero.
-        path_len: u32,
+        path_len: u32 = Len,
         /// True if a final symbolic link is followed.
-        follow: bool,
-    },
+        follow: bool = B,
+    };
     /// Asks what may be done with a path: `mode` as in `access(2)`.
-    Access {
+    Access = 29, "access", twice {
         /// Length of the path.
-        path_len: u32,
+        path_len: u32 = Len,
         /// `R_OK`, `W_OK`, `X_OK`.
-        mode: u32,
-    },
+        mode: u32 = First,
+    };
     /// Puts eight words about the file system of a slot or a path, as `SetMode`, into the lane's
     /// buffer: block size, blocks, free blocks, blocks free to anybody, inodes, free inodes,
     /// longest name, type.
-    FileSystem {
+    FileSystem = 30, "statfs", twice {
         /// Slot, when there is no path.
-        file: u32,
+        file: u32 = File,
         /// Length of the path, or zero.
-        path_len: u32,
-    },
+        path_len: u32 = Len,
+    };
+    /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
+    /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
+    Lock = 32, "lock", twice {
+        /// Slot.
+        file: u32 = File,
+        /// Owner and kind of the lock.
+        terms: u32 = Len,
+        /// First byte.
+        start: u64 = A,
+        /// Bytes; zero: all from `start` on.
+        len: u64 = B,
+    };
+    /// Looks for a lock that stands in the way of this one; completes with 0 when there is none, or
+    /// with 1 and three words in the lane's buffer: its kind, its first byte, and its length.
+    FindLock = 33, "find_lock", twice {
+        /// Slot.
+        file: u32 = File,
+        /// Owner and kind of the lock.
+        terms: u32 = Len,
+        /// First byte.
+        start: u64 = A,
+        /// Bytes; zero: all from `start` on.
+        len: u64 = B,
+    };
+    /// Drains, and changes which bytes of the file have space, as `fallocate(2)`.
+    Allocate = 35, "fallocate", twice {
+        /// Slot.
+        file: u32 = File,
+        /// `FALLOC_FL_*` bits.
+        mode: u32 = Len,
+        /// First byte.
+        at: u64 = A,
+        /// Bytes.
+        len: u64 = B,
+    };
     /// Makes the names in a folder durable.
-    SyncFolder {
+    SyncFolder = 36, "fsync_folder", twice {
         /// Length of the path.
-        path_len: u32,
-    },
+        path_len: u32 = Len,
+    };
     /// Has the client make files in a folder by its bundle, and read those that are there: puts the
     /// folder's status into the lane's buffer, and behind it the first of the inode numbers that it
     /// may give, their count (0: it makes none), the epoch of folders for which this holds, and the
     /// key that names are hashed with.
-    Lease {
+    Lease = 37, "lease", twice {
         /// Length of the path.
-        path_len: u32,
+        path_len: u32 = Len,
         /// The session that asks; the daemon puts it in.
-        session: u32,
+        session: u32 = A,
         /// Purpose of the lease.
-        uses: Uses,
-    },
+        uses: Uses = B,
+    };
     /// Sends a descriptor over the control socket: the table of places, or one of the files that it
     /// names, to be read.
-    Share {
+    Share = 38, "share", once {
         /// 0: the table; else the file's number plus one.
-        number: u32,
-    },
-    /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
-    /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
-    Lock {
+        number: u32 = A,
+    };
+    /// Puts the path of a remote file, by which it can be opened in its folder's view, into the
+    /// lane's buffer. Completes with the path's length.
+    Name = 39, "name", twice {
         /// Slot.
-        file: u32,
-        /// Owner and kind of the lock.
-        terms: u32,
-        /// First byte.
-        start: u64,
-        /// Bytes; zero: all from `start` on.
-        len: u64,
-    },
-    /// Looks for a lock that stands in the way of this one; completes with 0 when there is none, or
-    /// with 1 and three words in the lane's buffer: its kind, its first byte, and its length.
-    FindLock {
-        /// Slot.
-        file: u32,
-        /// Owner and kind of the lock.
-        terms: u32,
-        /// First byte.
-        start: u64,
-        /// Bytes; zero: all from `start` on.
-        len: u64,
-    },
-    /// Drains, and changes which bytes of the file have space, as `fallocate(2)`.
-    Allocate {
-        /// Slot.
-        file: u32,
-        /// `FALLOC_FL_*` bits.
-        mode: u32,
-        /// First byte.
-        at: u64,
-        /// Bytes.
-        len: u64,
-    },
-    /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows). To a server of
-    /// remote files it says that all locks have been asked for again.
-    Nothing,
-}
-
-impl Request {
-    /// Encodes the request. The lane it goes to numbers the entry.
-    #[must_use]
-    pub fn encode(&self) -> Entry {
-        let mut entry = Entry::new(self.kind() as u8);
-        match *self {
-            Self::Open { file, flags, mode, path_len, inode } => {
-                entry.set_file(file).set_len(path_len).set_pair(flags, mode).set_b(inode)
-            }
-            Self::Close { file }
-            | Self::Sync { file }
-            | Self::Datasync { file }
-            | Self::FileStat { file }
-            | Self::Materialize { file }
-            | Self::Name { file } => entry.set_file(file),
-            Self::Read { file, at, len, arena_at } | Self::Write { file, at, len, arena_at } => {
-                entry.set_file(file).set_len(len).set_a(at).set_b(arena_at)
-            }
-            Self::FlushAll | Self::Nothing => &mut entry,
-            Self::SetPosition { file, offset, whence } => {
-                entry.set_file(file).set_len(whence).set_a(unsigned(offset))
-            }
-            Self::Flush { file, upto } => entry.set_file(file).set_a(upto),
-            Self::Attach { file, arena_at, len } => entry.set_file(file).set_a(arena_at).set_b(len),
-            Self::Lock { file, terms, start, len } | Self::FindLock { file, terms, start, len } => {
-                entry.set_file(file).set_len(terms).set_a(start).set_b(len)
-            }
-            Self::Allocate { file, mode, at, len } => {
-                entry.set_file(file).set_len(mode).set_a(at).set_b(len)
-            }
-            Self::Settle { device, inode, demote } => {
-                entry.set_a(device).set_b(inode).set_len(u32::from(demote))
-            }
-            Self::Fetch { file, at, len } => entry.set_file(file).set_len(len).set_a(at),
-            Self::Stat { path_len, follow } => {
-                entry.set_len(path_len).set_pair(u32::from(follow), 0)
-            }
-            Self::Truncate { file, path_len, len } => {
-                entry.set_file(file).set_len(path_len).set_a(len)
-            }
-            Self::Unlink { path_len }
-            | Self::RemoveDir { path_len }
-            | Self::ReadLink { path_len }
-            | Self::SyncFolder { path_len } => entry.set_len(path_len),
-            Self::Share { number } => entry.set_a(u64::from(number)),
-            Self::Lease { path_len, session, uses } => {
-                entry.set_len(path_len).set_a(u64::from(session)).set_b(uses.encode())
-            }
-            Self::FileSystem { file, path_len } => entry.set_file(file).set_len(path_len),
-            Self::SetMode { file, path_len, mode } => {
-                entry.set_file(file).set_len(path_len).set_pair(mode, 0)
-            }
-            Self::SetOwner { file, path_len, user, group, follow } => {
-                let entry = entry.set_file(file).set_len(path_len);
-                entry.set_pair(user, group).set_b(u64::from(follow))
-            }
-            Self::SetTimes { file, path_len, follow } => {
-                entry.set_file(file).set_len(path_len).set_b(u64::from(follow))
-            }
-            Self::Access { path_len, mode } => entry.set_len(path_len).set_pair(mode, 0),
-            Self::Rename { paths, flags } => {
-                entry.set_pair(paths.from_len, paths.to_len).set_len(flags)
-            }
-            Self::MakeDir { path_len, mode } => entry.set_len(path_len).set_pair(mode, 0),
-            Self::ReadDir { path_len, from } => entry.set_len(path_len).set_a(from),
-            Self::Link { paths } | Self::Symlink { paths } => {
-                entry.set_pair(paths.from_len, paths.to_len)
-            }
-        };
-        entry
-    }
-
-    /// Decodes an entry that was copied out of the segment.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`] when the kind is unknown. Slots, lengths, and offsets are checked by whoever
-    /// knows the session's limits.
-    pub fn decode(entry: &Entry) -> Result<Self, Invalid> {
-        let (file, len) = (entry.file(), entry.len());
-        let (first, second) = entry.pair();
-        let paths = PathPair { from_len: first, to_len: second };
-        let is_set = entry.b() != 0;
-        Ok(match Kind::from_wire(entry.kind())? {
-            Kind::Open => {
-                let inode = entry.b();
-                Self::Open { file, flags: first, mode: second, path_len: len, inode }
-            }
-            Kind::Close => Self::Close { file },
-            Kind::Read => Self::Read { file, at: entry.a(), len, arena_at: entry.b() },
-            Kind::Write => Self::Write { file, at: entry.a(), len, arena_at: entry.b() },
-            Kind::FlushAll => Self::FlushAll,
-            Kind::Sync => Self::Sync { file },
-            Kind::Datasync => Self::Datasync { file },
-            Kind::SetPosition => Self::SetPosition { file, offset: signed(entry.a()), whence: len },
-            Kind::Flush => Self::Flush { file, upto: entry.a() },
-            Kind::Attach => Self::Attach { file, arena_at: entry.a(), len: entry.b() },
-            Kind::Settle => Self::Settle { device: entry.a(), inode: entry.b(), demote: len != 0 },
-            Kind::Fetch => Self::Fetch { file, at: entry.a(), len },
-            Kind::Materialize => Self::Materialize { file },
-            Kind::Stat => Self::Stat { path_len: len, follow: first != 0 },
-            Kind::FileStat => Self::FileStat { file },
-            Kind::Name => Self::Name { file },
-            Kind::Truncate => Self::Truncate { file, path_len: len, len: entry.a() },
-            Kind::Unlink => Self::Unlink { path_len: len },
-            Kind::Rename => Self::Rename { paths, flags: len },
-            Kind::MakeDir => Self::MakeDir { path_len: len, mode: first },
-            Kind::RemoveDir => Self::RemoveDir { path_len: len },
-            Kind::ReadDir => Self::ReadDir { path_len: len, from: entry.a() },
-            Kind::Link => Self::Link { paths },
-            Kind::Symlink => Self::Symlink { paths },
-            Kind::Nothing => Self::Nothing,
-            Kind::Allocate => Self::Allocate { file, mode: len, at: entry.a(), len: entry.b() },
-            Kind::Lock => Self::Lock { file, terms: len, start: entry.a(), len: entry.b() },
-            Kind::FindLock => Self::FindLock { file, terms: len, start: entry.a(), len: entry.b() },
-            Kind::ReadLink => Self::ReadLink { path_len: len },
-            Kind::SetMode => Self::SetMode { file, path_len: len, mode: first },
-            Kind::SetOwner => {
-                Self::SetOwner { file, path_len: len, user: first, group: second, follow: is_set }
-            }
-            Kind::SetTimes => Self::SetTimes { file, path_len: len, follow: is_set },
-            Kind::Access => Self::Access { path_len: len, mode: first },
-            Kind::FileSystem => Self::FileSystem { file, path_len: len },
-            Kind::SyncFolder => Self::SyncFolder { path_len: len },
-            Kind::Share => Self::Share { number: narrow(entry.a()) },
-            Kind::Lease => {
-                let uses = Uses::decode(entry.b());
-                Self::Lease { path_len: len, session: narrow(entry.a()), uses }
-            }
-        })
-    }
+        file: u32 = File,
+    };
 }
 
 #[cfg(test)]
