@@ -66,9 +66,9 @@ use self::{
 };
 use crate::{
     lock_call::LockCall,
-    names::{Answer, Attributes, Identity, NameCall, OpenCall},
+    names::{Answer, Attributes, NameCall, OpenCall},
     node::Node,
-    storage::{Machine, Storage},
+    storage::{Locking, Machine, Storage},
 };
 
 /// A folder whose files are in a multifile.
@@ -255,13 +255,6 @@ impl Coalesced {
 impl Storage for Coalesced {
     type File = Open;
 
-    fn identify(&self, file: &Open) -> Option<Identity> {
-        match file {
-            Open::Plain(file) => self.machine.identify(file),
-            Open::Packed(file) => Some(file.status().ok()?.identity()),
-        }
-    }
-
     async fn status(&self, file: &Open) -> io::Result<Status> {
         match file {
             Open::Plain(file) => self.machine.status(file).await,
@@ -315,13 +308,6 @@ impl Storage for Coalesced {
         }
     }
 
-    async fn fetch(&self, file: &Open, at: u64, len: usize) -> io::Result<usize> {
-        match file {
-            Open::Plain(file) => self.machine.fetch(file, at, len).await,
-            Open::Packed(_) => Ok(0),
-        }
-    }
-
     async fn truncate(&self, file: &Open, len: u64) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.truncate(file, len).await,
@@ -369,20 +355,6 @@ impl Storage for Coalesced {
         Ok((Open::Packed(Rc::new(file)), status))
     }
 
-    async fn lock(&self, file: &Open, call: LockCall) -> io::Result<()> {
-        match file {
-            Open::Plain(file) => self.machine.lock(file, call).await,
-            Open::Packed(file) => self.machine.lock(&file.anchor()?, call).await,
-        }
-    }
-
-    async fn find_lock(&self, file: &Open, call: LockCall) -> io::Result<Option<FoundLock>> {
-        match file {
-            Open::Plain(file) => self.machine.find_lock(file, call).await,
-            Open::Packed(file) => self.machine.find_lock(&file.anchor()?, call).await,
-        }
-    }
-
     async fn close(&self, file: Open) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.close(file).await,
@@ -391,13 +363,6 @@ impl Storage for Coalesced {
                 self.show_calm();
                 Ok(())
             }
-        }
-    }
-
-    async fn another(&self, file: &Open) -> io::Result<Open> {
-        match file {
-            Open::Plain(file) => self.machine.another(file).await.map(Open::Plain),
-            Open::Packed(file) => Ok(Open::Packed(Rc::new(file.another()))),
         }
     }
 
@@ -412,9 +377,28 @@ impl Storage for Coalesced {
             }
         }
     }
+}
 
-    fn describe(&self) -> String {
-        self.machine.describe()
+impl Locking for Coalesced {
+    async fn lock(&self, file: &Open, call: LockCall) -> io::Result<()> {
+        match file {
+            Open::Plain(file) => self.machine.lock(file, call).await,
+            Open::Packed(file) => self.machine.lock(&file.anchor()?, call).await,
+        }
+    }
+
+    async fn find_lock(&self, file: &Open, call: LockCall) -> io::Result<Option<FoundLock>> {
+        match file {
+            Open::Plain(file) => self.machine.find_lock(file, call).await,
+            Open::Packed(file) => self.machine.find_lock(&file.anchor()?, call).await,
+        }
+    }
+
+    async fn another(&self, file: &Open) -> io::Result<Open> {
+        match file {
+            Open::Plain(file) => self.machine.another(file).await.map(Open::Plain),
+            Open::Packed(file) => Ok(Open::Packed(Rc::new(file.another()))),
+        }
     }
 }
 

@@ -18,12 +18,12 @@ use crate::{
     node::{CoreReport, Mail, Node, Report},
     pace, registration,
     session::{Bells, Session},
+    session_storage::SessionStorage,
     statistics::Totals,
-    storage::Storage,
 };
 
 /// The state of one executor. Lives on its thread.
-pub(crate) struct Core<S: Storage> {
+pub(crate) struct Core<S: SessionStorage> {
     pub(crate) index: usize,
     pub(crate) handle: Handle,
     pub(crate) storage: S,
@@ -64,7 +64,7 @@ impl fmt::Display for Departure {
     }
 }
 
-impl<S: Storage> Core<S> {
+impl<S: SessionStorage> Core<S> {
     pub(crate) fn new(index: usize, handle: Handle, storage: S, node: Arc<Node>) -> Rc<Self> {
         // Clients are rung for every completion then, and ring for every request.
         let rings_always = handle.idle() == Idle::Interrupt;
@@ -249,7 +249,7 @@ impl<S: Storage> Core<S> {
 }
 
 /// The last rites of a session.
-async fn bury<S: Storage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
+async fn bury<S: SessionStorage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
     debug_assert!(session.is_ending(), "session {} takes no requests", session.id);
     // A file that was handed over is drained, even if nothing has been heard of it yet.
     registration::hear(&core, &session);

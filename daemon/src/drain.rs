@@ -36,8 +36,8 @@ use crate::{
     core::{Core, Departure},
     file::{OpenFile, Piece, Turn},
     session::Session,
+    session_storage::SessionStorage,
     statistics::TracedWork,
-    storage::Storage,
     trace::{Open, now_ns},
     verdict::errno,
 };
@@ -50,7 +50,7 @@ pub(crate) const UNIT_LEN: u64 = 256 << 10;
 /// # Errors
 ///
 /// What the kernel refuses with; it is owed to the client, too.
-pub(crate) async fn drain_to<S: Storage>(
+pub(crate) async fn drain_to<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     position: u64,
@@ -70,7 +70,7 @@ pub(crate) async fn drain_to<S: Storage>(
 /// # Errors
 ///
 /// What the kernel refuses with.
-pub(crate) async fn drain<S: Storage>(
+pub(crate) async fn drain<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
 ) -> Result<(), Errno> {
@@ -83,7 +83,7 @@ pub(crate) async fn drain<S: Storage>(
 
 /// Drains all that is published now and takes the turn, so that the file can be changed or looked
 /// at without anything staged being under way.
-pub(crate) async fn drain_and_turn<S: Storage>(
+pub(crate) async fn drain_and_turn<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
 ) -> Result<Turn<S>, Errno> {
@@ -92,7 +92,7 @@ pub(crate) async fn drain_and_turn<S: Storage>(
 }
 
 /// As [`drain_and_turn`], for what bytes that are refused do not concern: their error stays owed.
-pub(crate) async fn drain_as_far_and_turn<S: Storage>(
+pub(crate) async fn drain_as_far_and_turn<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
 ) -> Turn<S> {
@@ -101,7 +101,7 @@ pub(crate) async fn drain_as_far_and_turn<S: Storage>(
 }
 
 /// As [`drain_and_turn`], to write to one place of the file.
-pub(crate) async fn drain_and_turn_to_write<S: Storage>(
+pub(crate) async fn drain_and_turn_to_write<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
 ) -> Result<Turn<S>, Errno> {
@@ -110,7 +110,7 @@ pub(crate) async fn drain_and_turn_to_write<S: Storage>(
 }
 
 /// Drains every file of a session.
-pub(crate) async fn drain_session<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+pub(crate) async fn drain_session<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
     let files: Vec<_> = session.files().into_iter().map(|file| (file.head(), file)).collect();
     // Where writes take their time, those of several files are under way together.
     for (head, file) in files.iter().filter(|(_, file)| file.staged() > 0) {
@@ -123,7 +123,11 @@ pub(crate) async fn drain_session<S: Storage>(core: &Rc<Core<S>>, session: &Sess
 }
 
 /// Has a file drained in the background, up to `position`.
-pub(crate) fn enqueue<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, position: u64) {
+pub(crate) fn enqueue<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    position: u64,
+) {
     file.pace.want(position);
     let device = file.identity.0;
     if core.lines.borrow_mut().push(device, file.session, file.slot) {
@@ -132,7 +136,7 @@ pub(crate) fn enqueue<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, po
 }
 
 /// Drains queued files of a device, a unit a turn, until none is left.
-async fn work<S: Storage>(core: Rc<Core<S>>, device: u64) {
+async fn work<S: SessionStorage>(core: Rc<Core<S>>, device: u64) {
     loop {
         let next = core.lines.borrow_mut().next(device);
         let Some((session, slot)) = next else { return };
@@ -147,7 +151,10 @@ async fn work<S: Storage>(core: Rc<Core<S>>, device: u64) {
 }
 
 /// Drains one unit. Returns the bytes drained, and whether more of the file is wanted.
-async fn background_unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> (u64, bool) {
+async fn background_unit<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+) -> (u64, bool) {
     // Whoever has the turn, or the client, drains; what it leaves is found by the next tick.
     let Some(turn) = file.try_turn() else { return (0, false) };
     let Some(log) = LogClaim::in_background(core, file).await else { return (0, false) };
@@ -157,7 +164,7 @@ async fn background_unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>)
 }
 
 /// Drains one unit for somebody who waits for it. Returns the bytes drained.
-async fn waited_unit<S: Storage>(
+async fn waited_unit<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     turn: &Turn<S>,
@@ -167,7 +174,7 @@ async fn waited_unit<S: Storage>(
 }
 
 /// Writes the oldest staged bytes and releases them. Returns how many.
-async fn unit<S: Storage>(
+async fn unit<S: SessionStorage>(
     core: &Rc<Core<S>>,
     log: &LogClaim<'_, S>,
     _: &Turn<S>,
@@ -204,7 +211,7 @@ async fn unit<S: Storage>(
     Ok(log.tail().wrapping_sub(start))
 }
 
-async fn write_runs<S: Storage>(
+async fn write_runs<S: SessionStorage>(
     core: &Rc<Core<S>>,
     log: &LogClaim<'_, S>,
     runs: &[Run],
@@ -222,7 +229,7 @@ async fn write_runs<S: Storage>(
 }
 
 /// Writes runs with places in the file, merged as the plan says, and releases them together.
-async fn write_group<S: Storage>(
+async fn write_group<S: SessionStorage>(
     core: &Rc<Core<S>>,
     log: &LogClaim<'_, S>,
     group: &[Run],
@@ -242,7 +249,7 @@ async fn write_group<S: Storage>(
 
 /// Appends a run. Every part of it is released before the next one is begun, so that whoever takes
 /// over finds by the recorded size how much of the last part arrived.
-async fn append<S: Storage>(
+async fn append<S: SessionStorage>(
     core: &Rc<Core<S>>,
     log: &LogClaim<'_, S>,
     run: Run,
@@ -257,7 +264,7 @@ async fn append<S: Storage>(
     Ok(())
 }
 
-async fn append_part<S: Storage>(
+async fn append_part<S: SessionStorage>(
     core: &Rc<Core<S>>,
     log: &LogClaim<'_, S>,
     position: u64,
@@ -277,7 +284,7 @@ async fn append_part<S: Storage>(
 }
 
 /// Writes all of `pieces` at `at`, going on after short writes.
-async fn write_all<S: Storage>(
+async fn write_all<S: SessionStorage>(
     core: &Core<S>,
     file: &Rc<OpenFile<S>>,
     mut at: u64,
@@ -294,7 +301,7 @@ async fn write_all<S: Storage>(
 }
 
 /// Staged bytes, to be written.
-fn buffers<S: Storage>(
+fn buffers<S: SessionStorage>(
     file: &OpenFile<S>,
     pieces: impl Iterator<Item = Piece>,
 ) -> Result<Buffers, Errno> {
@@ -303,7 +310,7 @@ fn buffers<S: Storage>(
 }
 
 /// Writes once, and learns what that costs. Returns how many bytes were written, which are some.
-async fn write_some<S: Storage>(
+async fn write_some<S: SessionStorage>(
     core: &Core<S>,
     to: &OpenFile<S>,
     file: &S::File,
@@ -342,7 +349,11 @@ fn advance(pieces: &mut Vec<Piece>, mut len: u64) {
 /// # Errors
 ///
 /// That error, where the bytes stay staged.
-fn give_up<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) -> Result<(), Errno> {
+fn give_up<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    file: &OpenFile<S>,
+    error: Errno,
+) -> Result<(), Errno> {
     if !file.shared().is_synchronous() {
         return Err(error);
     }
@@ -351,7 +362,7 @@ fn give_up<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) -> 
 }
 
 /// Owes the client the error of bytes that are given up, or of closing, and counts it.
-pub(crate) fn owe<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) {
+pub(crate) fn owe<S: SessionStorage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) {
     file.shared().owe(error.raw_os_error().unsigned_abs());
     let is_lost = error == Errno::IO && core.storage.has_lost_server();
     core.count(file.session, |totals| {

@@ -15,7 +15,7 @@ use crate::{
     pace, requests,
     seldom::Seldom,
     session::Session,
-    storage::Storage,
+    session_storage::SessionStorage,
 };
 
 /// Bit of a ready word that stands for dirty files.
@@ -25,7 +25,7 @@ const _: () = assert!(DIRTY < 64, "a word has a bit for each lane and for marks"
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
 /// The lanes of one executor's sessions.
-pub(crate) struct Lanes<S: Storage> {
+pub(crate) struct Lanes<S: SessionStorage> {
     core: Rc<Core<S>>,
     /// Session and lane of entries that may be there, at most once each.
     ready: VecDeque<(u32, usize)>,
@@ -34,7 +34,7 @@ pub(crate) struct Lanes<S: Storage> {
     look: Seldom,
 }
 
-impl<S: Storage> Lanes<S> {
+impl<S: SessionStorage> Lanes<S> {
     pub(crate) fn new(core: Rc<Core<S>>) -> Self {
         let look = Seldom::new(&core.handle, LOOK_EVERY);
         Self { core, ready: VecDeque::new(), queued: vec![0; SESSIONS_MAX], look }
@@ -82,7 +82,7 @@ impl<S: Storage> Lanes<S> {
 }
 
 /// Takes a lane's entries; returns how many, and whether there may be more.
-pub(crate) fn visit<S: Storage>(
+pub(crate) fn visit<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Rc<Session<S>>,
     lane: usize,
@@ -106,7 +106,7 @@ pub(crate) fn visit<S: Storage>(
     (SLOTS, true)
 }
 
-impl<S: Storage> Source for Lanes<S> {
+impl<S: SessionStorage> Source for Lanes<S> {
     fn poll(&mut self, budget: usize) -> usize {
         self.core.bells.ring();
         self.gather();

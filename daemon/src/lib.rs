@@ -62,6 +62,7 @@ mod seats;
 mod segment;
 mod seldom;
 mod session;
+mod session_storage;
 mod settle;
 mod shares;
 mod signals;

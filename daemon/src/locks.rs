@@ -18,13 +18,13 @@ use crate::{
     lock_call::{LockCall, process_of},
     node::Mail,
     session::{Session, Ticket},
+    session_storage::SessionStorage,
     settle,
-    storage::Storage,
     verdict::{Verdict, errno},
 };
 
 /// Takes a lock for a client, or gives it up.
-pub(crate) async fn lock<S: Storage>(
+pub(crate) async fn lock<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Session<S>,
     file: &Rc<OpenFile<S>>,
@@ -53,7 +53,7 @@ pub(crate) async fn lock<S: Storage>(
 }
 
 /// Looks for a lock that is in a client's way.
-pub(crate) async fn find<S: Storage>(
+pub(crate) async fn find<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
@@ -78,7 +78,11 @@ pub(crate) async fn find<S: Storage>(
 
 /// Has all that have ended give up their locks; whether anybody has done so since there were
 /// `ended`.
-async fn has_ended_since<S: Storage>(core: &Core<S>, session: &Session<S>, ended: u64) -> bool {
+async fn has_ended_since<S: SessionStorage>(
+    core: &Core<S>,
+    session: &Session<S>,
+    ended: u64,
+) -> bool {
     let all_buried = async { drop(core.node.ask_all(Mail::Bury).await) };
     // A session that ends waits for its requests, which must not wait for it, or for one like it.
     first(all_buried, session.news.until(|| session.is_ending())).await;
@@ -86,13 +90,13 @@ async fn has_ended_since<S: Storage>(core: &Core<S>, session: &Session<S>, ended
 }
 
 /// From now on there may be locks to give up.
-fn note<S: Storage>(session: &Session<S>, file: &OpenFile<S>) {
+fn note<S: SessionStorage>(session: &Session<S>, file: &OpenFile<S>) {
     file.is_locked.set(true);
     session.has_locks.set(true);
 }
 
 /// A client closes a file: no lock of its process on it is left.
-pub(crate) async fn closing<S: Storage>(
+pub(crate) async fn closing<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Session<S>,
     file: &Rc<OpenFile<S>>,
@@ -116,14 +120,14 @@ pub(crate) async fn closing<S: Storage>(
 }
 
 /// Gives up locks of a client's process on a file.
-async fn give_up<S: Storage>(core: &Core<S>, descriptor: &Use<S>, call: LockCall) {
+async fn give_up<S: SessionStorage>(core: &Core<S>, descriptor: &Use<S>, call: LockCall) {
     if let Err(error) = core.storage.lock(&descriptor.file, call).await {
         tracing::debug!("the locks of a file that was closed are gone already: {error}");
     }
 }
 
 /// The call with its client's number; nothing else of what only daemons may say.
-fn of_client<S: Storage>(session: &Session<S>, call: LockCall) -> LockCall {
+fn of_client<S: SessionStorage>(session: &Session<S>, call: LockCall) -> LockCall {
     let process = process_of(session.id);
     LockCall { terms: LockTerms { reclaims: false, process, ..call.terms }, ..call }
 }

@@ -15,8 +15,8 @@ use crate::{
     names::{NameCall, OpenCall},
     registration,
     session::{Session, Ticket},
+    session_storage::SessionStorage,
     settle,
-    storage::Storage,
     verdict::{Verdict, errno},
 };
 
@@ -31,7 +31,7 @@ pub(crate) enum Call {
 }
 
 /// Copies what came with a request on `lane`, and checks it.
-pub(crate) fn check<S: Storage>(
+pub(crate) fn check<S: SessionStorage>(
     session: &Session<S>,
     lane: usize,
     request: &Request,
@@ -51,7 +51,7 @@ pub(crate) fn check<S: Storage>(
 
 /// A copy of what came with a request on `lane`: the client may change what lies in the lane's
 /// buffer at any time.
-pub(crate) fn payload<S: Storage>(
+pub(crate) fn payload<S: SessionStorage>(
     session: &Session<S>,
     lane: usize,
     request: &Request,
@@ -64,12 +64,16 @@ pub(crate) fn payload<S: Storage>(
     Ok(bytes)
 }
 
-fn may_fill<S: Storage>(session: &Session<S>, slot: u32) -> Result<(), Errno> {
+fn may_fill<S: SessionStorage>(session: &Session<S>, slot: u32) -> Result<(), Errno> {
     if session.is_free(slot) { Ok(()) } else { Err(Errno::BADF) }
 }
 
 /// Executes a checked request.
-pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call: Call) -> Verdict {
+pub(crate) async fn run<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    ticket: &Ticket<S>,
+    call: Call,
+) -> Verdict {
     match call {
         Call::Open { slot, open } => open_into(core, ticket, slot, open).await,
         Call::Name(mut call) => {
@@ -93,12 +97,12 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
 }
 
 /// Puts an answer into the lane's buffer.
-pub(crate) fn put<S: Storage>(ticket: &Ticket<S>, bytes: &[u8]) {
+pub(crate) fn put<S: SessionStorage>(ticket: &Ticket<S>, bytes: &[u8]) {
     copy::copy_in(ticket.session.segment.lane_buffer(ticket.lane), bytes);
 }
 
 /// Opens a file and registers it without a log; the value is its flags.
-async fn open_into<S: Storage>(
+async fn open_into<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     slot: u32,
@@ -122,7 +126,7 @@ async fn open_into<S: Storage>(
 
 /// Registers an open file without a log, and puts its status into the lane's buffer; the value is
 /// its flags.
-fn fill<S: Storage>(
+fn fill<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     slot: u32,
@@ -150,7 +154,7 @@ fn fill<S: Storage>(
 
 /// Drains what is staged for the file a path leads to, if it leads to one; demotes its openers if
 /// there is to be another.
-async fn settle_path<S: Storage>(core: &Rc<Core<S>>, path: &CString, demote: bool) {
+async fn settle_path<S: SessionStorage>(core: &Rc<Core<S>>, path: &CString, demote: bool) {
     if core.node.shared().inodes.is_empty() {
         return;
     }

@@ -13,7 +13,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use executor::Class;
 use shm::staging::DrainClaim;
 
-use crate::{core::Core, drain, file::OpenFile, session::Session, storage::Storage};
+use crate::{core::Core, drain, file::OpenFile, session::Session, session_storage::SessionStorage};
 
 /// Time between two looks at the active files.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
@@ -60,7 +60,7 @@ impl Pace {
     }
 }
 
-impl<S: Storage> OpenFile<S> {
+impl<S: SessionStorage> OpenFile<S> {
     /// True if so much is staged that it is drained whatever its age.
     pub(crate) fn has_much(&self) -> bool {
         if self.shared().is_drained_by_client() || self.pace.is_refused.get() {
@@ -77,7 +77,7 @@ impl<S: Storage> OpenFile<S> {
 }
 
 /// Follows up on a raised dirty bit: at once when no tick runs, else for what has much staged.
-pub(crate) fn marked<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+pub(crate) fn marked<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
     if session.segment.shared().bundle.head() > 0 {
         core.node.bundles.announce();
     }
@@ -90,7 +90,7 @@ pub(crate) fn marked<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
 }
 
 /// Drains the active files of a session that have much staged.
-fn drain_much<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+fn drain_much<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
     for file in session.files() {
         if file.pace.is_active.get() && file.has_much() {
             drain::enqueue(core, &file, file.head());
@@ -99,7 +99,7 @@ fn drain_much<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
 }
 
 /// Takes a session's marks and makes its marked files active.
-fn take_marks<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+fn take_marks<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
     session.is_marked.set(false);
     for word in 0..shm::FILES / 64 {
         let mut bits = session.segment.shared().take_dirty(word);
@@ -115,7 +115,7 @@ fn take_marks<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
 }
 
 /// Has the ticks look at a file that has something staged.
-fn activate<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
+fn activate<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     if file.staged() == 0 {
         return; // The mark of what has been drained since.
     }
@@ -133,7 +133,7 @@ fn activate<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
 }
 
 /// Looks at the active files until there are none.
-async fn tick<S: Storage>(core: Rc<Core<S>>) {
+async fn tick<S: SessionStorage>(core: Rc<Core<S>>) {
     while !core.active.borrow().is_empty() {
         debug_assert!(core.is_ticking.get(), "one tick task runs");
         core.handle.sleep(TICK).await;
@@ -157,7 +157,7 @@ async fn tick<S: Storage>(core: Rc<Core<S>>) {
 }
 
 /// One tick's look at one file.
-fn look<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
+fn look<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     let pace = &file.pace;
     if file.staged() > 0 {
         pace.quiet_ticks.set(0);
@@ -182,19 +182,19 @@ fn look<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
 }
 
 /// Takes a file off the list of active ones.
-pub(crate) fn forget<S: Storage>(core: &Core<S>, file: &Rc<OpenFile<S>>) {
+pub(crate) fn forget<S: SessionStorage>(core: &Core<S>, file: &Rc<OpenFile<S>>) {
     if file.pace.is_active.replace(false) {
         core.active.borrow_mut().retain(|other| !Rc::ptr_eq(other, file));
     }
 }
 
 /// Takes a session's files off the list of active ones.
-pub(crate) fn forget_session<S: Storage>(core: &Core<S>, session: u32) {
+pub(crate) fn forget_session<S: SessionStorage>(core: &Core<S>, session: u32) {
     core.active.borrow_mut().retain(|file| file.session != session);
 }
 
 /// Drains the active files that have much staged, whoever they belong to.
-pub(crate) fn drain_what_has_much<S: Storage>(core: &Rc<Core<S>>) {
+pub(crate) fn drain_what_has_much<S: SessionStorage>(core: &Rc<Core<S>>) {
     let has_much = |file: &&Rc<OpenFile<S>>| file.has_much() && !file.is_being_drained();
     let found: Vec<_> = core.active.borrow().iter().filter(has_much).map(Rc::clone).collect();
     found.iter().for_each(|file| drain::enqueue(core, file, file.head()));

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::{
     core::Core,
     file::OpenFile,
-    storage::Storage,
+    session_storage::SessionStorage,
     verdict::{Verdict, errno},
 };
 
@@ -73,7 +73,7 @@ impl Window {
 
 /// Brings a range into the page cache and returns how much of it is there; fetches ahead if the
 /// file is read in sequence.
-pub(crate) async fn fetch<S: Storage>(
+pub(crate) async fn fetch<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     at: u64,
@@ -98,7 +98,7 @@ pub(crate) async fn fetch<S: Storage>(
 }
 
 /// Moves the end of what is fetched ahead to `target`, and starts to fetch unless somebody does.
-fn fetch_ahead<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, target: u64) {
+fn fetch_ahead<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, target: u64) {
     let window = &file.window;
     window.fetched_to.set(target);
     if !window.is_running.replace(true) {
@@ -108,7 +108,7 @@ fn fetch_ahead<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, target: u
 }
 
 /// Fetches to the window's end, wherever that moves.
-async fn run_ahead<S: Storage>(core: Rc<Core<S>>, file: Rc<OpenFile<S>>) {
+async fn run_ahead<S: SessionStorage>(core: Rc<Core<S>>, file: Rc<OpenFile<S>>) {
     while let Some((at, len)) = file.window.ahead().filter(|_| !file.is_closing()) {
         let Ok(descriptor) = file.descriptor() else { break };
         let Ok(piece) = usize::try_from(len) else { break };

@@ -20,8 +20,8 @@ use crate::{
     peer::Incoming,
     registry::Opener,
     session::Session,
+    session_storage::SessionStorage,
     settle,
-    storage::Storage,
     verdict::errno,
 };
 
@@ -29,7 +29,7 @@ use crate::{
 const MESSAGES_MAX: usize = 1024;
 
 /// Reads a session's control socket until nothing is left.
-pub(crate) fn hear<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+pub(crate) fn hear<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
     for _ in 0..MESSAGES_MAX {
         match session.peer.receive() {
             Incoming::Nothing => return,
@@ -49,7 +49,7 @@ pub(crate) fn hear<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
 }
 
 /// Checks a file that was handed over and takes it in.
-fn register<S: Storage>(
+fn register<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Session<S>,
     registration: Registration,
@@ -74,7 +74,7 @@ fn register<S: Storage>(
 }
 
 /// Takes a checked file in, and deals with others that have its inode open.
-pub(crate) fn admit<S: Storage>(
+pub(crate) fn admit<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Session<S>,
     origin: Origin,
@@ -109,7 +109,7 @@ pub(crate) fn admit<S: Storage>(
 }
 
 /// Closes a file that is not taken in: who has opened it may have it take long.
-fn refuse<S: Storage>(
+fn refuse<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: S::File,
     why: &'static str,
@@ -121,14 +121,14 @@ fn refuse<S: Storage>(
 }
 
 /// True if `log` lies in the arena and beside the logs of the session's other files.
-pub(crate) fn may_have_log<S: Storage>(session: &Session<S>, slot: u32, log: Log) -> bool {
+pub(crate) fn may_have_log<S: SessionStorage>(session: &Session<S>, slot: u32, log: Log) -> bool {
     let is_apart = |file: &Rc<OpenFile<S>>| file.slot == slot || !file.log().overlaps(log);
     log.is_valid(&session.segment) && session.files().iter().all(is_apart)
 }
 
 /// Drains a file and lets go of it: on return the daemon has no descriptor of it and no operation
 /// on it, and its slot is free.
-pub(crate) async fn discard<S: Storage>(
+pub(crate) async fn discard<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Session<S>,
     file: &Rc<OpenFile<S>>,

@@ -24,13 +24,14 @@ use crate::{
     names::{Attributes, Identity},
     namespace, readahead, registration,
     session::{Session, Ticket},
+    session_storage::SessionStorage,
     settle,
-    storage::{SHORT_LEN, Storage},
+    storage::SHORT_LEN,
     verdict::{Verdict, errno},
 };
 
 /// Serves one entry, with one of the permits that its lane has, if it needs one.
-pub(crate) fn take<S: Storage>(
+pub(crate) fn take<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Rc<Session<S>>,
     lane: usize,
@@ -56,7 +57,7 @@ pub(crate) fn take<S: Storage>(
 }
 
 /// Executes a valid request in a task of its own.
-fn spawn<S: Storage>(
+fn spawn<S: SessionStorage>(
     core: Rc<Core<S>>,
     ticket: Ticket<S>,
     work: Work<S>,
@@ -85,7 +86,7 @@ fn spawn<S: Storage>(
 }
 
 /// A valid request to read or to write.
-pub(crate) struct Transfer<S: Storage> {
+pub(crate) struct Transfer<S: SessionStorage> {
     pub(crate) core: Rc<Core<S>>,
     pub(crate) ticket: Ticket<S>,
     pub(crate) file: Rc<OpenFile<S>>,
@@ -94,7 +95,7 @@ pub(crate) struct Transfer<S: Storage> {
     is_write: bool,
 }
 
-impl<S: Storage> Transfer<S> {
+impl<S: SessionStorage> Transfer<S> {
     /// Executes the transfer in a task that is small: it fits where the last one was. The permit
     /// is kept until it is over.
     pub(crate) fn begin(self, permit: Option<Credit>) {
@@ -127,7 +128,7 @@ fn begin(handle: &Handle, len: u64, transfer: impl Future<Output = ()> + 'static
 }
 
 /// A request that was found valid, with what it names.
-enum Work<S: Storage> {
+enum Work<S: SessionStorage> {
     /// No I/O is needed.
     Done(u64),
     /// On a registered file.
@@ -139,7 +140,7 @@ enum Work<S: Storage> {
 }
 
 /// Checks a request against the session's record.
-fn check<S: Storage>(
+fn check<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Rc<Session<S>>,
     lane: usize,
@@ -209,7 +210,7 @@ fn check<S: Storage>(
 }
 
 /// Executes a valid request.
-async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) -> Verdict {
+async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) -> Verdict {
     let session = &ticket.session;
     ticket.issue();
     match work {
@@ -232,7 +233,7 @@ async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) 
     }
 }
 
-async fn on_file<S: Storage>(
+async fn on_file<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
@@ -303,7 +304,11 @@ async fn on_file<S: Storage>(
     Ok(0)
 }
 
-fn tell_name<S: Storage>(core: &Core<S>, ticket: &Ticket<S>, file: &Rc<OpenFile<S>>) -> Verdict {
+fn tell_name<S: SessionStorage>(
+    core: &Core<S>,
+    ticket: &Ticket<S>,
+    file: &Rc<OpenFile<S>>,
+) -> Verdict {
     let descriptor = file.descriptor()?;
     let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
     let name = storage.name_in_view(&descriptor.file).ok_or(Errno::OPNOTSUPP)?;
@@ -313,7 +318,7 @@ fn tell_name<S: Storage>(core: &Core<S>, ticket: &Ticket<S>, file: &Rc<OpenFile<
 }
 
 /// Sets attributes, after what is staged.
-async fn set<S: Storage>(
+async fn set<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     what: Attributes,
@@ -324,7 +329,7 @@ async fn set<S: Storage>(
 }
 
 /// Reads into the arena, after what is staged, until the piece is full or the file ends.
-async fn read<S: Storage>(
+async fn read<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
@@ -353,7 +358,7 @@ async fn read<S: Storage>(
 }
 
 /// Writes from the arena, after what is staged, until the piece is written or an error stops it.
-async fn write<S: Storage>(
+async fn write<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
@@ -382,7 +387,7 @@ async fn write<S: Storage>(
     Ok(done)
 }
 
-async fn sync<S: Storage>(
+async fn sync<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     data_only: bool,
@@ -394,7 +399,7 @@ async fn sync<S: Storage>(
 
 /// Resolves a position. The file's own position in the kernel is changed by no answer that can be
 /// had without it.
-async fn set_position<S: Storage>(
+async fn set_position<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     offset: i64,

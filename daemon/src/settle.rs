@@ -9,26 +9,26 @@ use crate::{
     names::Identity,
     node::Mail,
     registry::Opener,
-    storage::Storage,
+    session_storage::SessionStorage,
 };
 
 /// Demotes every file open on an inode and drains it. On return everything accepted before the
 /// call is in the file.
-pub(crate) async fn settle<S: Storage>(core: &Rc<Core<S>>, identity: Identity) {
+pub(crate) async fn settle<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
     hear_of(core, identity).await;
     let openers = lock(&core.node.registry).demote(identity);
     drain_all(core, &openers).await;
 }
 
 /// Drains every file open on an inode, and leaves them as they are.
-pub(crate) async fn drain_inode<S: Storage>(core: &Rc<Core<S>>, identity: Identity) {
+pub(crate) async fn drain_inode<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
     hear_of(core, identity).await;
     let openers = lock(&core.node.registry).openers(identity);
     drain_all(core, &openers).await;
 }
 
 /// Makes sure that every file of an inode is known that was handed over before this call.
-async fn hear_of<S: Storage>(core: &Rc<Core<S>>, identity: Identity) {
+async fn hear_of<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
     // A file whose registration is still on the way is counted in the table already. One that comes
     // between the two looks makes up for one that is missing.
     let linked = || core.node.shared().inodes.linked(identity.0, identity.1);
@@ -40,7 +40,7 @@ async fn hear_of<S: Storage>(core: &Rc<Core<S>>, identity: Identity) {
 }
 
 /// Drains the files of `openers`.
-pub(crate) async fn drain_all<S: Storage>(core: &Rc<Core<S>>, openers: &[Opener]) {
+pub(crate) async fn drain_all<S: SessionStorage>(core: &Rc<Core<S>>, openers: &[Opener]) {
     let mut elsewhere = Vec::new();
     for opener in openers.iter().filter(|opener| opener.core != core.index) {
         let Some(mailbox) = core.node.mailbox(opener.core) else { continue };

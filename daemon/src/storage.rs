@@ -2,7 +2,6 @@
 
 use std::{io, os::fd::OwnedFd, rc::Rc};
 
-use executor::Credits;
 use rustix::{
     fs::{FallocateFlags, SeekFrom, fallocate, ftruncate, seek},
     io::Errno,
@@ -30,10 +29,6 @@ pub(crate) trait Storage: Clone + 'static {
     /// An open file. Closed when the last clone and the last operation on it are gone.
     type File: Clone + 'static;
 
-    /// Device and inode of a file that a client handed over; `None`: it is no regular one. Waits
-    /// for nothing.
-    fn identify(&self, file: &Self::File) -> Option<Identity>;
-
     /// Type, identity, and size of an open file.
     async fn status(&self, file: &Self::File) -> io::Result<Status>;
 
@@ -45,16 +40,6 @@ pub(crate) trait Storage: Clone + 'static {
         Err(Errno::NOSYS.into())
     }
 
-    /// True if a server is lost: then every file it has fails with `EIO`.
-    fn has_lost_server(&self) -> bool {
-        false
-    }
-
-    /// The permits for transfers, if more than so many would only wait.
-    fn permits(&self, _file: &Self::File) -> Option<Credits> {
-        None
-    }
-
     /// Reads at `at`; 0 at the end of the file.
     async fn read(&self, file: &Self::File, at: u64, into: Buffers) -> io::Result<usize>;
 
@@ -63,9 +48,6 @@ pub(crate) trait Storage: Clone + 'static {
 
     /// Makes a file durable.
     async fn sync(&self, file: &Self::File, data_only: bool) -> io::Result<()>;
-
-    /// Brings `len` bytes at `at` into the page cache; returns how many are there.
-    async fn fetch(&self, file: &Self::File, at: u64, len: usize) -> io::Result<usize>;
 
     /// Sets a file's length.
     async fn truncate(&self, file: &Self::File, len: u64) -> io::Result<()>;
@@ -91,6 +73,12 @@ pub(crate) trait Storage: Clone + 'static {
         Ok(())
     }
 
+    /// Executes a call on names.
+    async fn name(&self, call: NameCall) -> io::Result<Answer>;
+}
+
+/// Storage whose files can be locked.
+pub(crate) trait Locking: Storage {
     /// Takes a lock, or gives it up. `EAGAIN`: somebody else's is in the way.
     async fn lock(&self, _file: &Self::File, _call: LockCall) -> io::Result<()> {
         Err(Errno::NOSYS.into())
@@ -109,27 +97,6 @@ pub(crate) trait Storage: Clone + 'static {
     async fn another(&self, _file: &Self::File) -> io::Result<Self::File> {
         Err(Errno::NOSYS.into())
     }
-
-    /// The same files as the client of a session sees them, which may have a number in its parallel
-    /// job.
-    fn seen_by(&self, _session: u32, _rank: Option<u32>) -> Self {
-        self.clone()
-    }
-
-    /// The path by which a process that sees this machine's mounts finds a file in a view, if there
-    /// is one.
-    fn name_in_view(&self, _: &Self::File) -> Option<Vec<u8>> {
-        None
-    }
-
-    /// Executes a call on names.
-    async fn name(&self, call: NameCall) -> io::Result<Answer>;
-
-    /// Waits until everything is where it belongs; nothing is asked afterwards.
-    async fn leave(&self) {}
-
-    /// How I/O is executed, for people.
-    fn describe(&self) -> String;
 }
 
 /// The files of this machine.
@@ -167,6 +134,21 @@ impl Machine {
     /// Takes care of descriptors that somebody else has opened.
     pub(crate) fn all_foreign(&self, fds: Vec<OwnedFd>) -> Vec<Foreign> {
         fds.into_iter().map(|fd| Foreign::new(&self.engines, fd)).collect()
+    }
+
+    /// Device and inode of a file that a client handed over; `None`: it is no regular one.
+    pub(crate) fn identify(file: &uring::File) -> Option<Identity> {
+        file.is_regular().then(|| (file.device(), file.inode()))
+    }
+
+    /// Brings `len` bytes at `at` into the page cache; returns how many are there.
+    pub(crate) async fn fetch(&self, file: &uring::File, at: u64, len: usize) -> io::Result<usize> {
+        self.engines.fetch(file, at, len).await
+    }
+
+    /// How I/O is executed, for people.
+    pub(crate) fn describe(&self) -> String {
+        self.engines.describe()
     }
 
     /// Runs a blocking function on an engine thread, and again while it is interrupted: no signal
@@ -209,10 +191,6 @@ fn filling<T: Send + 'static>(
 impl Storage for Machine {
     type File = uring::File;
 
-    fn identify(&self, file: &uring::File) -> Option<Identity> {
-        file.is_regular().then(|| (file.device(), file.inode()))
-    }
-
     async fn status(&self, file: &uring::File) -> io::Result<Status> {
         if file.is_local() {
             return names::status_of(file);
@@ -240,10 +218,6 @@ impl Storage for Machine {
         self.engines.sync(file, data_only).await
     }
 
-    async fn fetch(&self, file: &uring::File, at: u64, len: usize) -> io::Result<usize> {
-        self.engines.fetch(file, at, len).await
-    }
-
     async fn truncate(&self, file: &uring::File, len: u64) -> io::Result<()> {
         self.call_on(file, move |file| Ok(ftruncate(file, len)?)).await
     }
@@ -255,18 +229,6 @@ impl Storage for Machine {
 
     async fn seek(&self, file: &uring::File, to: SeekFrom) -> io::Result<u64> {
         self.call_on(file, move |file| Ok(seek(file, to)?)).await
-    }
-
-    async fn lock(&self, file: &uring::File, call: LockCall) -> io::Result<()> {
-        self.call_on(file, move |file| call.set(file)).await
-    }
-
-    async fn find_lock(&self, file: &uring::File, call: LockCall) -> io::Result<Option<FoundLock>> {
-        self.call_on(file, move |file| call.obstacle(file)).await
-    }
-
-    async fn another(&self, file: &uring::File) -> io::Result<uring::File> {
-        self.call_on(file, |file| uring::File::new(names::reopen(file.fd())?)).await
     }
 
     async fn open(&self, call: OpenCall) -> io::Result<(uring::File, Status)> {
@@ -290,8 +252,18 @@ impl Storage for Machine {
         let place = self.place.clone();
         self.call(move || names::execute(&place, &call)).await
     }
+}
 
-    fn describe(&self) -> String {
-        self.engines.describe()
+impl Locking for Machine {
+    async fn lock(&self, file: &uring::File, call: LockCall) -> io::Result<()> {
+        self.call_on(file, move |file| call.set(file)).await
+    }
+
+    async fn find_lock(&self, file: &uring::File, call: LockCall) -> io::Result<Option<FoundLock>> {
+        self.call_on(file, move |file| call.obstacle(file)).await
+    }
+
+    async fn another(&self, file: &uring::File) -> io::Result<uring::File> {
+        self.call_on(file, |file| uring::File::new(names::reopen(file.fd())?)).await
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     core::{Core, Departure},
     file::OpenFile,
     grown,
-    storage::Storage,
+    session_storage::SessionStorage,
 };
 
 /// First and longest pause between two looks at a client that drains.
@@ -32,13 +32,13 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Duration::from_
 const HELD_MAX: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
 
 /// The right to drain a file's log, given back when dropped.
-pub(super) struct LogClaim<'a, S: Storage> {
+pub(super) struct LogClaim<'a, S: SessionStorage> {
     file: &'a Rc<OpenFile<S>>,
     claim: DrainClaim,
     consumer: Cell<Consumer>,
 }
 
-impl<'a, S: Storage> LogClaim<'a, S> {
+impl<'a, S: SessionStorage> LogClaim<'a, S> {
     /// Claims the log of `file`; `None` while its client drains.
     pub(super) fn try_new(file: &'a Rc<OpenFile<S>>) -> Option<Self> {
         let claim = file.shared().claim_drain(Drainer::Daemon)?;
@@ -142,7 +142,7 @@ impl<'a, S: Storage> LogClaim<'a, S> {
     }
 }
 
-impl<S: Storage> Drop for LogClaim<'_, S> {
+impl<S: SessionStorage> Drop for LogClaim<'_, S> {
     fn drop(&mut self) {
         self.file.shared().end_drain(self.claim);
     }
@@ -159,7 +159,7 @@ struct Written {
 
 /// Finds out by the kernel's position what the client's own write has come to: that write is
 /// recorded, and begins where the record says, or behind what others have appended since.
-async fn written<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> Written {
+async fn written<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> Written {
     let (shared, log_len) = (file.shared(), file.log().len);
     let mut runs = [Run::default(); 2];
     let count = Consumer::resume(shared, log_len).runs(shared, log_len, &mut runs).unwrap_or(0);
@@ -187,7 +187,7 @@ async fn written<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> Writ
 /// # Errors
 ///
 /// `EIO`: others have appended too, and it cannot be told.
-async fn appended<S: Storage>(
+async fn appended<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     descriptor: &S::File,

@@ -17,13 +17,13 @@ use std::rc::Rc;
 use executor::{Class, Credits, yield_now};
 
 use super::Transfer;
-use crate::{lanes, storage::Storage};
+use crate::{lanes, session_storage::SessionStorage};
 
 /// A lane whose turn has come takes one of so many parts of all permits.
 const PARTS: u64 = 4;
 
 /// Has a transfer wait in line for its permit, and its lane for the transfer.
-pub(crate) fn wait<S: Storage>(line: Credits, transfer: Transfer<S>) {
+pub(crate) fn wait<S: SessionStorage>(line: Credits, transfer: Transfer<S>) {
     let (core, session) = (Rc::clone(&transfer.core), Rc::clone(&transfer.ticket.session));
     let (handle, lane) = (core.handle.clone(), transfer.ticket.lane);
     debug_assert!(!session.is_blocked(lane), "a lane waits for one transfer");

@@ -18,7 +18,8 @@ use wire::Status;
 use crate::{
     lock_call::LockCall,
     names::{Answer, Attributes, Identity, NameCall, OpenCall},
-    storage::Storage,
+    session_storage::SessionStorage,
+    storage::{Locking, Storage},
 };
 
 /// Longest time an operation takes before, and after, it has its effect.
@@ -162,10 +163,6 @@ impl SimStorage {
 impl Storage for SimStorage {
     type File = Rc<Open>;
 
-    fn identify(&self, file: &Rc<Open>) -> Option<Identity> {
-        Some((DEVICE, file.inode))
-    }
-
     async fn status(&self, file: &Rc<Open>) -> io::Result<Status> {
         let (inode, size) = (file.inode, self.size_of(file));
         Ok(Status { device: DEVICE, inode, mode: REGULAR, size, ..Status::default() })
@@ -173,10 +170,6 @@ impl Storage for SimStorage {
 
     async fn set(&self, _: &Rc<Open>, _: Attributes) -> io::Result<()> {
         Err(Errno::NOSYS.into())
-    }
-
-    fn permits(&self, _: &Rc<Open>) -> Option<Credits> {
-        self.permits.clone()
     }
 
     async fn read(&self, file: &Rc<Open>, at: u64, into: Buffers) -> io::Result<usize> {
@@ -219,12 +212,6 @@ impl Storage for SimStorage {
         Ok(())
     }
 
-    async fn fetch(&self, file: &Rc<Open>, at: u64, len: usize) -> io::Result<usize> {
-        self.pause().await;
-        let left = usize::try_from(self.size_of(file).saturating_sub(at)).unwrap();
-        Ok(left.min(len))
-    }
-
     async fn truncate(&self, _: &Rc<Open>, _: u64) -> io::Result<()> {
         Err(Errno::NOSYS.into())
     }
@@ -238,15 +225,33 @@ impl Storage for SimStorage {
         Err(Errno::NOSYS.into())
     }
 
+    async fn name(&self, _: NameCall) -> io::Result<Answer> {
+        Err(Errno::NOSYS.into())
+    }
+}
+
+impl Locking for SimStorage {
     async fn lock(&self, file: &Rc<Open>, call: LockCall) -> io::Result<()> {
         self.pause().await;
         self.disk.set_lock(file.inode, call);
         self.pause().await;
         Ok(())
     }
+}
 
-    async fn name(&self, _: NameCall) -> io::Result<Answer> {
-        Err(Errno::NOSYS.into())
+impl SessionStorage for SimStorage {
+    fn identify(&self, file: &Rc<Open>) -> Option<Identity> {
+        Some((DEVICE, file.inode))
+    }
+
+    fn permits(&self, _: &Rc<Open>) -> Option<Credits> {
+        self.permits.clone()
+    }
+
+    async fn fetch(&self, file: &Rc<Open>, at: u64, len: usize) -> io::Result<usize> {
+        self.pause().await;
+        let left = usize::try_from(self.size_of(file).saturating_sub(at)).unwrap();
+        Ok(left.min(len))
     }
 
     fn describe(&self) -> String {

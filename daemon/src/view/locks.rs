@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use wire::{LockKind, LockOwner, LockTerms};
 
 use super::{View, files::OpenFile};
-use crate::{lock_call::LockCall, node::Mail, storage::Storage as _, verdict::errno};
+use crate::{lock_call::LockCall, node::Mail, storage::Locking as _, verdict::errno};
 
 /// The first number that no session has.
 const FIRST: u16 = 1024;

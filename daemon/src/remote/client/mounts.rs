@@ -27,7 +27,8 @@ use super::{
 use crate::{
     lock_call::{LockCall, process_of},
     names::{Answer, Attributes, Identity, NameCall, OpenCall},
-    storage::{Machine, Storage},
+    session_storage::SessionStorage,
+    storage::{Locking, Machine, Storage},
 };
 
 /// The files of this machine and of a server, as one process asks for them. Cheap to clone.
@@ -133,28 +134,10 @@ impl Servers {
 impl Storage for Mounts {
     type File = Located;
 
-    fn identify(&self, file: &Located) -> Option<Identity> {
-        match file {
-            Located::Here(file) => self.machine.identify(file),
-            Located::There(_) => None,
-        }
-    }
-
     async fn status(&self, file: &Located) -> io::Result<Status> {
         match file {
             Located::Here(file) => self.machine.status(file).await,
             Located::There(file) => file.status().await,
-        }
-    }
-
-    fn has_lost_server(&self) -> bool {
-        self.server.as_ref().is_some_and(|server| server.group.has_lost_one())
-    }
-
-    fn permits(&self, file: &Located) -> Option<Credits> {
-        match file {
-            Located::Here(_) => None,
-            Located::There(file) => Some(file.permits()),
         }
     }
 
@@ -177,14 +160,6 @@ impl Storage for Mounts {
         match file {
             Located::Here(file) => self.machine.sync(file, data_only).await,
             Located::There(file) => file.sync(data_only).await,
-        }
-    }
-
-    async fn fetch(&self, file: &Located, at: u64, len: usize) -> io::Result<usize> {
-        match file {
-            Located::Here(file) => self.machine.fetch(file, at, len).await,
-            // There is no page cache here to fetch it into.
-            Located::There(_) => Ok(0),
         }
     }
 
@@ -240,6 +215,19 @@ impl Storage for Mounts {
         }
     }
 
+    async fn name(&self, call: NameCall) -> io::Result<Answer> {
+        let Some((server, moved)) = self.moved(&call)? else {
+            return self.machine.name(call).await;
+        };
+        if let NameCall::ReadDir { .. } = moved {
+            // The lane's buffer has less room than a frame, but nobody lists a remote folder so.
+            return Err(Errno::NOTSUP.into());
+        }
+        server.group.name(self.rank, moved).await
+    }
+}
+
+impl Locking for Mounts {
     async fn lock(&self, file: &Located, call: LockCall) -> io::Result<()> {
         match file {
             Located::Here(_) => Err(Errno::NOSYS.into()),
@@ -253,6 +241,34 @@ impl Storage for Mounts {
             Located::There(file) => file.find_lock(call).await,
         }
     }
+}
+
+impl SessionStorage for Mounts {
+    fn identify(&self, file: &Located) -> Option<Identity> {
+        match file {
+            Located::Here(file) => Machine::identify(file),
+            Located::There(_) => None,
+        }
+    }
+
+    async fn fetch(&self, file: &Located, at: u64, len: usize) -> io::Result<usize> {
+        match file {
+            Located::Here(file) => self.machine.fetch(file, at, len).await,
+            // There is no page cache here to fetch it into.
+            Located::There(_) => Ok(0),
+        }
+    }
+
+    fn has_lost_server(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.group.has_lost_one())
+    }
+
+    fn permits(&self, file: &Located) -> Option<Credits> {
+        match file {
+            Located::Here(_) => None,
+            Located::There(file) => Some(file.permits()),
+        }
+    }
 
     fn name_in_view(&self, file: &Located) -> Option<Vec<u8>> {
         let (Located::There(file), Some(server)) = (file, &self.server) else { return None };
@@ -261,17 +277,6 @@ impl Storage for Mounts {
 
     fn seen_by(&self, session: u32, rank: Option<u32>) -> Self {
         Self { process: Some(process_of(session)), rank, ..self.clone() }
-    }
-
-    async fn name(&self, call: NameCall) -> io::Result<Answer> {
-        let Some((server, moved)) = self.moved(&call)? else {
-            return self.machine.name(call).await;
-        };
-        if let NameCall::ReadDir { .. } = moved {
-            // The lane's buffer has less room than a frame, but nobody lists a remote folder so.
-            return Err(Errno::NOTSUP.into());
-        }
-        server.group.name(self.rank, moved).await
     }
 
     async fn leave(&self) {

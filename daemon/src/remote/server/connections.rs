@@ -43,7 +43,7 @@ use crate::remote::line::{
     workers::Workers,
 };
 use crate::remote_status::Traffic;
-use crate::{storage::Storage, throttle::Throttle, unaccepted::Unaccepted, verdict::value};
+use crate::{storage::Locking, throttle::Throttle, unaccepted::Unaccepted, verdict::value};
 
 /// Requests that a client may have unanswered.
 pub(crate) const REQUESTS: u32 = 64;
@@ -71,7 +71,7 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
 const UNSENT_LEN_MAX: usize = 1 << 20;
 
 /// A server at one address.
-pub(crate) struct Server<S: Storage> {
+pub(crate) struct Server<S: Locking> {
     pub(crate) service: Rc<Service<S>>,
     pub(crate) key: Key,
     boot: Boot,
@@ -87,7 +87,7 @@ pub(crate) struct Server<S: Storage> {
     room: Room,
 }
 
-impl<S: Storage> Server<S> {
+impl<S: Locking> Server<S> {
     /// A server on the machine that `boot` was started on.
     pub(crate) fn new(service: Rc<Service<S>>, key: Key, boot: Boot) -> Rc<Self> {
         let connections = Places::new(CONNECTIONS_MAX, IDLE_MIN);
@@ -221,7 +221,7 @@ struct Credits {
     more: Notify,
 }
 
-struct Connection<'a, S: Storage> {
+struct Connection<'a, S: Locking> {
     server: &'a Server<S>,
     session: &'a Rc<Session<S>>,
     number: u64,
@@ -232,7 +232,7 @@ struct Connection<'a, S: Storage> {
     heard: &'a Place<'a>,
 }
 
-impl<S: Storage> Connection<'_, S> {
+impl<S: Locking> Connection<'_, S> {
     /// Takes requests until the client says goodbye, breaks the protocol, or is gone.
     async fn read<R: Receive>(&self, inbox: &mut Inbox<R>) -> io::Result<()> {
         loop {

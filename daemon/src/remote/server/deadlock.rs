@@ -15,7 +15,7 @@ use wire::SESSION_LEN;
 
 use super::service::Service;
 use crate::remote::client::held::Range;
-use crate::{names::Identity, storage::Storage};
+use crate::{names::Identity, storage::Locking};
 
 /// A process, by its session and its number there.
 pub(super) type Owner = ([u8; SESSION_LEN], u16);
@@ -46,7 +46,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl<S: Storage> Service<S> {
+impl<S: Locking> Service<S> {
     /// A process begins to wait.
     ///
     /// # Errors

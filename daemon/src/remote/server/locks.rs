@@ -31,7 +31,7 @@ use super::{
     service::{Answer, Service, Session, nothing},
 };
 use crate::remote::client::held::{Range, Ranges};
-use crate::{lock_call::LockCall, names::Identity, storage::Storage, verdict::errno};
+use crate::{lock_call::LockCall, names::Identity, storage::Locking, verdict::errno};
 
 /// Longest that a request waits for a lock before it says that it is taken.
 const WAIT_MAX: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ const OWNERS_MAX: usize = 4096;
 const PLACES: usize = 64;
 
 /// Descriptor that has the record locks of a process in a file.
-pub(super) struct Holder<S: Storage> {
+pub(super) struct Holder<S: Locking> {
     file: Rc<S::File>,
     /// Ranges that the kernel has locked, without their owners.
     pub(super) ranges: Ranges,
@@ -53,7 +53,7 @@ pub(super) struct Holder<S: Storage> {
 type Holders<S> = BTreeMap<(Identity, u16), Holder<S>>;
 
 /// Locks of a session's clients.
-pub(super) struct Locks<S: Storage> {
+pub(super) struct Locks<S: Locking> {
     pub(super) processes: RefCell<Holders<S>>,
     /// Handles that have locks of their own.
     handles: RefCell<HashSet<u32>>,
@@ -63,14 +63,14 @@ pub(super) struct Locks<S: Storage> {
     pub(super) is_settled: Cell<bool>,
 }
 
-impl<S: Storage> Default for Locks<S> {
+impl<S: Locking> Default for Locks<S> {
     fn default() -> Self {
         let (processes, handles) = (RefCell::default(), RefCell::default());
         Self { processes, handles, is_noted: Cell::new(false), is_settled: Cell::new(false) }
     }
 }
 
-impl<S: Storage> Locks<S> {
+impl<S: Locking> Locks<S> {
     /// Returns the descriptors of processes' record locks, to close them.
     pub(super) fn holders(&self) -> impl Iterator<Item = S::File> + use<S> {
         let holders = self.processes.take().into_values();
@@ -101,7 +101,7 @@ impl Unlocks {
     }
 }
 
-impl<S: Storage> Service<S> {
+impl<S: Locking> Service<S> {
     /// Takes a lock, or gives it up.
     pub(super) async fn lock(&self, session: &Session<S>, handle: u32, call: LockCall) -> Answer {
         if call.is_unlock() {
@@ -264,7 +264,7 @@ impl<S: Storage> Service<S> {
     }
 }
 
-impl<S: Storage> Session<S> {
+impl<S: Locking> Session<S> {
     /// True if `holder` is still what has the locks of an owner.
     fn is_holder(&self, handle: u32, call: LockCall, holder: &Rc<S::File>) -> bool {
         let Ok(open) = self.file(handle) else { return true };

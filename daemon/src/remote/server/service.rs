@@ -37,7 +37,7 @@ use super::{
 use crate::remote::line::channel::bytes_of;
 use crate::{
     names::{Attributes, Identity, NameCall},
-    storage::{SHORT_LEN, Storage},
+    storage::{Locking, SHORT_LEN},
     throttle::Throttle,
     verdict::errno,
 };
@@ -51,7 +51,7 @@ const RENEWAL: Duration = Duration::from_secs(60 * 60);
 pub(crate) const KEEP: Duration = Duration::from_secs(60);
 
 /// State of a server, common to all clients.
-pub(crate) struct Service<S: Storage> {
+pub(crate) struct Service<S: Locking> {
     pub(crate) handle: Handle,
     pub(in crate::remote) storage: S,
     pub(super) unlocks: Unlocks,
@@ -70,7 +70,7 @@ pub(crate) struct Service<S: Storage> {
 }
 
 /// One client, over all its connections.
-pub(crate) struct Session<S: Storage> {
+pub(crate) struct Session<S: Locking> {
     name: [u8; SESSION_LEN],
     files: RefCell<HashMap<u32, Open<S>>>,
     pub(super) locks: Locks<S>,
@@ -93,13 +93,13 @@ pub(crate) struct Session<S: Storage> {
 
 /// A session on a connection. When this is dropped, unless a later connection has it, the session
 /// waits for the next one.
-pub(crate) struct Visit<'a, S: Storage> {
+pub(crate) struct Visit<'a, S: Locking> {
     handle: &'a Handle,
     pub(crate) session: Rc<Session<S>>,
     pub(crate) number: u64,
 }
 
-impl<S: Storage> Drop for Visit<'_, S> {
+impl<S: Locking> Drop for Visit<'_, S> {
     fn drop(&mut self) {
         if self.session.connection.get() == self.number {
             self.session.left_at.set(Some(self.handle.now()));
@@ -107,7 +107,7 @@ impl<S: Storage> Drop for Visit<'_, S> {
     }
 }
 
-pub(super) struct Open<S: Storage> {
+pub(super) struct Open<S: Locking> {
     pub(super) file: S::File,
     appends: bool,
     identity: Identity,
@@ -115,7 +115,7 @@ pub(super) struct Open<S: Storage> {
     born: u64,
 }
 
-impl<S: Storage> Open<S> {
+impl<S: Locking> Open<S> {
     pub(super) fn identity(&self) -> Identity {
         self.identity
     }
@@ -137,7 +137,7 @@ impl<S: Storage> Open<S> {
     }
 }
 
-impl<S: Storage> Clone for Open<S> {
+impl<S: Locking> Clone for Open<S> {
     fn clone(&self) -> Self {
         Self { file: self.file.clone(), ..*self }
     }
@@ -151,7 +151,7 @@ pub(super) fn nothing(done: io::Result<()>) -> Answer {
     done.map(|()| (0, Vec::new())).map_err(errno)
 }
 
-impl<S: Storage> Service<S> {
+impl<S: Locking> Service<S> {
     /// A service for what earlier ones have left on the shelf, which may have so many descriptors.
     ///
     /// # Errors
@@ -441,7 +441,7 @@ impl<S: Storage> Service<S> {
     }
 }
 
-impl<S: Storage> Session<S> {
+impl<S: Locking> Session<S> {
     fn new(name: [u8; SESSION_LEN], ledger: Box<dyn Ledger>) -> io::Result<Self> {
         Ok(Self {
             name,

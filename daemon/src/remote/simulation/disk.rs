@@ -21,9 +21,9 @@ use wire::{ROOT_LEN, SESSION_LEN, Status};
 
 use crate::{
     lock_call::LockCall,
-    names::{Answer, Attributes, Identity, NameCall, OpenCall},
+    names::{Answer, Attributes, NameCall, OpenCall},
     remote::server::ledger::{Ledger, LocksNoted, RECORDS, Record, Shelf, State},
-    storage::Storage,
+    storage::{Locking, Storage},
 };
 
 const LATENCY_MAX_US: u64 = 60;
@@ -184,10 +184,6 @@ impl SimDisk {
 impl Storage for SimDisk {
     type File = Open;
 
-    fn identify(&self, file: &Open) -> Option<Identity> {
-        Some(self.disk.status(file.inode).identity())
-    }
-
     async fn status(&self, file: &Open) -> io::Result<Status> {
         self.pause().await;
         Ok(self.disk.status(file.inode))
@@ -238,10 +234,6 @@ impl Storage for SimDisk {
         Ok(())
     }
 
-    async fn fetch(&self, _: &Open, _: u64, _: usize) -> io::Result<usize> {
-        Ok(0)
-    }
-
     async fn truncate(&self, _: &Open, _: u64) -> io::Result<()> {
         Err(Errno::NOSYS.into())
     }
@@ -275,6 +267,15 @@ impl Storage for SimDisk {
         if self.disk.is_full.get() { Err(Errno::NOSPC.into()) } else { Ok(()) }
     }
 
+    async fn name(&self, call: NameCall) -> io::Result<Answer> {
+        self.pause().await;
+        let answer = self.disk.execute(&call);
+        self.pause().await;
+        Ok(answer?)
+    }
+}
+
+impl Locking for SimDisk {
     async fn another(&self, file: &Open) -> io::Result<Open> {
         self.pause().await;
         Ok(self.opened(file.inode, false))
@@ -296,17 +297,6 @@ impl Storage for SimDisk {
         };
         self.pause().await;
         if taken { Err(Errno::AGAIN.into()) } else { Ok(()) }
-    }
-
-    async fn name(&self, call: NameCall) -> io::Result<Answer> {
-        self.pause().await;
-        let answer = self.disk.execute(&call);
-        self.pause().await;
-        Ok(answer?)
-    }
-
-    fn describe(&self) -> String {
-        "simulation".to_owned()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
         line::channel::{Receive, Transmit},
         server::connections::Server,
     },
-    storage::Storage,
+    storage::Locking,
 };
 
 const LATENCY_MAX_US: u64 = 300;
@@ -36,9 +36,9 @@ struct Line {
 }
 
 /// The network, with the server that can be reached through it.
-pub(super) struct SimNetwork<S: Storage>(Rc<State<S>>);
+pub(super) struct SimNetwork<S: Locking>(Rc<State<S>>);
 
-struct State<S: Storage> {
+struct State<S: Locking> {
     handle: Handle,
     rng: Rc<RefCell<Rng>>,
     server: RefCell<Option<Rc<Server<S>>>>,
@@ -47,13 +47,13 @@ struct State<S: Storage> {
     damages: Rc<Cell<u32>>,
 }
 
-impl<S: Storage> Clone for SimNetwork<S> {
+impl<S: Locking> Clone for SimNetwork<S> {
     fn clone(&self) -> Self {
         Self(Rc::clone(&self.0))
     }
 }
 
-impl<S: Storage> SimNetwork<S> {
+impl<S: Locking> SimNetwork<S> {
     pub(super) fn new(handle: Handle, rng: Rc<RefCell<Rng>>) -> Self {
         let (server, lines, damages) = (RefCell::default(), RefCell::default(), Rc::default());
         Self(Rc::new(State { handle, rng, server, lines, damages }))
@@ -87,13 +87,13 @@ impl<S: Storage> SimNetwork<S> {
     }
 }
 
-impl<S: Storage> fmt::Display for SimNetwork<S> {
+impl<S: Locking> fmt::Display for SimNetwork<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("sim://")
     }
 }
 
-impl<S: Storage> Network for SimNetwork<S> {
+impl<S: Locking> Network for SimNetwork<S> {
     type Receiver = End;
     type Sender = End;
 

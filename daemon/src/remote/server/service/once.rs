@@ -15,11 +15,11 @@ use crate::{
         server::effects::{self, Effect, Outcome},
         server::ledger::{RECORDS, Record, State},
     },
-    storage::Storage,
+    storage::Locking,
     verdict::{self, errno},
 };
 
-impl<S: Storage> Service<S> {
+impl<S: Locking> Service<S> {
     /// Executes a request that must not happen twice.
     pub(super) async fn once(
         &self,

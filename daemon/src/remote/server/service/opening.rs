@@ -12,7 +12,7 @@ use rustix::{fs::OFlags, io::Errno};
 use wire::Status;
 
 use super::{Answer, Open, Service, Session};
-use crate::{names::OpenCall, storage::Storage, verdict::errno};
+use crate::{names::OpenCall, storage::Locking, verdict::errno};
 
 /// Files that a session has open at a time, however many descriptors there are.
 const FILES_MAX: usize = 4096;
@@ -22,7 +22,7 @@ pub(super) fn part_of(limit: u64) -> usize {
     usize::try_from(limit / 2).unwrap_or(usize::MAX)
 }
 
-impl<S: Storage> Service<S> {
+impl<S: Locking> Service<S> {
     pub(super) async fn open(&self, session: &Session<S>, handle: u32, call: OpenCall) -> Answer {
         let known = session.files.borrow().get(&handle).cloned();
         if let Some(open) = known {
@@ -75,7 +75,7 @@ impl<S: Storage> Service<S> {
     }
 }
 
-impl<S: Storage> Session<S> {
+impl<S: Locking> Session<S> {
     fn descriptors(&self) -> usize {
         self.files.borrow().len() + self.locks.processes.borrow().len()
     }
