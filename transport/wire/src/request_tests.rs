@@ -1,6 +1,7 @@
 //! Requests survive their entries.
 
 use core::iter;
+use std::{format, string::String, vec::Vec};
 
 use super::*;
 
@@ -73,5 +74,32 @@ fn unknown_kinds_are_refused_by_number() {
     for number in (0..=255).filter(|&n| Kind::ALL.iter().all(|&kind| kind as u8 != n)) {
         let entry = Entry::new(number);
         assert_eq!(Request::decode(&entry), Err(Invalid::Kind(number)));
+    }
+}
+
+/// The rows of the document's table of requests: numbers with names, and for the slot, the length,
+/// and the two arguments if there is something.
+fn documented() -> Vec<(String, [bool; 4])> {
+    let document = include_str!("../../../docs/reference/protocol.md");
+    let section = document.split("\n## ").find(|section| section.starts_with("3"));
+    let rows = section.expect("a section on requests").lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split('|').map(str::trim);
+        let kinds = cells.next().filter(|kinds| kinds.starts_with(|c: char| c.is_ascii_digit()))?;
+        let places = [(); 4].map(|()| cells.next().is_some_and(|cell| !cell.is_empty()));
+        Some(kinds.split(", ").map(move |kind| (String::from(kind), places)))
+    });
+    rows.flatten().collect()
+}
+
+#[test]
+fn document_has_the_numbers_names_and_places_of_the_table() {
+    let documented = documented();
+    assert_eq!(documented.len(), Kind::ALL.len());
+    for kind in Kind::ALL {
+        let all_set = Entry([(kind as u64) << 32, u64::MAX, u64::MAX, u64::MAX, 0, 0, 0, 0]);
+        let [_, lens, a, b, ..] = Request::decode(&all_set).expect("a kind").encode().0;
+        let places = [lens << 32 != 0, lens >> 32 != 0, a != 0, b != 0];
+        let row = (format!("{} {}", kind as u8, kind.name().replace('_', "-")), places);
+        assert!(documented.contains(&row), "{row:?} is not in {documented:?}");
     }
 }
