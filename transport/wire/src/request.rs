@@ -56,9 +56,9 @@ macro_rules! requests {
             }
         }
 
-        /// A request as decoded from an entry. `file` is a file slot of the session; lengths and offsets
-        /// are bytes; `arena_at` counts from the start of the session's arena; paths are absolute, without
-        /// a final NUL, at the start of the lane's buffer.
+        /// A request as decoded from an entry. `file` is a file slot of the session; lengths and
+        /// offsets are bytes; `arena_at` counts from the start of the session's arena; paths are
+        /// absolute, without a final NUL, at the start of the lane's buffer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Request {$(
             $(#[$doc])*
