@@ -113,9 +113,10 @@ impl Handles {
         self.files.values().find(fits).cloned()
     }
 
-    /// One that writes where it is told to.
-    fn in_place(&self, node: u64) -> Option<Rc<OpenFile>> {
-        let fits = |file: &&Rc<OpenFile>| file.node == node && file.can_write && !file.appends;
+    /// One that is written at its end if it `appends`, else where it is told to.
+    fn writer(&self, node: u64, appends: bool) -> Option<Rc<OpenFile>> {
+        let fits =
+            |file: &&Rc<OpenFile>| file.node == node && file.can_write && file.appends == appends;
         self.files.values().find(fits).cloned()
     }
 
@@ -350,11 +351,13 @@ impl View {
 
     async fn write(&self, transfer: Transfer, data: Buffer) -> Result<u32, Errno> {
         let mut file = self.handles.borrow().file(transfer.handle)?;
-        if transfer.is_cached && file.appends {
-            // What was changed in a mapping has its place.
-            let in_place = self.handles.borrow().in_place(file.node);
-            file = match in_place {
+        // What was changed in a mapping has its place, and `F_SETFL` changes an open file.
+        let appends = transfer.appends && !transfer.is_cached;
+        if appends != file.appends {
+            let other = self.handles.borrow().writer(file.node, appends);
+            file = match other {
                 Some(file) => file,
+                None if appends => file, // The kernel says where it ends.
                 None => return self.write_apart(&file, transfer, data).await,
             };
         }
@@ -372,7 +375,10 @@ impl View {
         let open = Open { flags: OFlags::WRONLY.bits(), mode: 0 };
         let (located, status) = self.open_path(self.path(file.node)?, open).await?;
         let written = match status.identity() == file.identity {
-            true => self.put(&located, transfer.at, &data).await,
+            true => {
+                self.drain(file.identity).await;
+                self.put(&located, transfer.at, &data).await
+            }
             false => Err(Errno::STALE),
         };
         let closed = self.core.storage.close(located).await.map_err(errno);

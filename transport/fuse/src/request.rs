@@ -20,6 +20,8 @@ const GETATTR_HANDLE: u32 = 1;
 const LOCK_WHOLE: u32 = 1;
 /// A write of the page cache, not of a call.
 const WRITE_CACHE: u32 = 1;
+/// As in `fcntl.h`.
+const O_APPEND: u32 = 0o2000;
 /// `fdatasync(2)`.
 const SYNC_DATA: u32 = 1;
 
@@ -68,6 +70,8 @@ pub struct Transfer {
     /// Set when the page cache asks: then the bytes go where they are, also in a file that is open
     /// to append.
     pub is_cached: bool,
+    /// Set when its descriptor has `O_APPEND` now.
+    pub appends: bool,
 }
 
 /// How a file is opened.
@@ -347,7 +351,9 @@ fn files(opcode: u32, reader: &mut Reader<'_>) -> Option<Operation> {
 fn transfer(reader: &mut Reader<'_>) -> Option<Transfer> {
     let (handle, at, len) = (reader.word()?, reader.word()?, reader.half()?);
     let is_cached = reader.half()? & WRITE_CACHE != 0;
-    Some(Transfer { handle, at, len, is_cached })
+    let (_owner, flags) = (reader.word()?, reader.half()?);
+    let appends = flags & O_APPEND != 0;
+    Some(Transfer { handle, at, len, is_cached, appends })
 }
 
 impl Changes {
@@ -404,9 +410,10 @@ mod tests {
         assert_eq!(Request::decode(&bytes).map(|found| found.operation), Some(operation));
 
         let bytes = sent(16, |writer| {
-            writer.word(3).word(4096).half(5).half(1).word(0).half(0).half(0).0.extend(b"12345");
+            writer.word(3).word(4096).half(5).half(1).word(0);
+            writer.half(O_APPEND).half(0).0.extend(b"12345");
         });
-        let write = Transfer { handle: 3, at: 4096, len: 5, is_cached: true };
+        let write = Transfer { handle: 3, at: 4096, len: 5, is_cached: true, appends: true };
         let operation = Operation::Write(write);
         assert_eq!(Request::decode(&bytes).map(|found| found.operation), Some(operation));
         assert_eq!(bytes.get(WRITE_HEADER_LEN..), Some(&b"12345"[..]));
@@ -432,7 +439,7 @@ mod tests {
     #[test]
     fn request_that_is_cut_short_is_refused() {
         let bytes = sent(15, |writer| {
-            writer.word(3).word(4096).half(5).half(0);
+            writer.word(3).word(4096).half(5).half(0).word(0).half(0);
         });
         assert!(Request::decode(&bytes).is_some());
         for len in 0..bytes.len() {
