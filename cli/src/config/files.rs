@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use super::{CONFIG_VARIABLE, Environment};
-use crate::{failure::Failure, settings::Rules};
+use crate::{failure::Failure, report, settings::Rules};
 
 /// The configuration file of the current folder.
 const LOCAL: &str = "kakehi.toml";
@@ -78,9 +78,18 @@ fn absent(why: &io::Error) -> bool {
 
 /// `./kakehi.toml`, when nobody else can have written it or put it there. It is opened once:
 /// whatever has the name later, what was checked is read. A link is refused, for it may lead to a
-/// file of this user or of root whose content somebody else has chosen, as `/proc/PID/comm`.
+/// file of this user or of root whose content somebody else has chosen, as `/proc/PID/comm`. What
+/// another user has put there is left out with a warning, or anybody could keep all others from
+/// using a folder like `/tmp`.
 fn own(folder: &Path) -> Result<Option<(PathBuf, String)>, Failure> {
     let path = folder.join(LOCAL);
+    if let Some(owner) = fs::symlink_metadata(&path).ok().map(|found| found.uid()) {
+        if is_stranger(owner) {
+            let why = format_args!("left out: it belongs to another user (UID {owner})");
+            report::warn(&Failure::usage(path.display(), why, "to use it copy it"));
+            return Ok(None);
+        }
+    }
     // Nobody is waited for at a pipe.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = open(&path, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(io::Error::from);
@@ -114,8 +123,11 @@ fn own(folder: &Path) -> Result<Option<(PathBuf, String)>, Failure> {
 
 /// True if anybody but this user and root may change it.
 fn is_open(found: &fs::Metadata) -> bool {
-    let owners = [0, rustix::process::getuid().as_raw()];
-    !owners.contains(&found.uid()) || found.mode() & 0o022 != 0
+    is_stranger(found.uid()) || found.mode() & 0o022 != 0
+}
+
+fn is_stranger(user: u32) -> bool {
+    ![0, rustix::process::getuid().as_raw()].contains(&user)
 }
 
 fn refused(path: &Path, why: &str, advice: &str) -> Failure {
@@ -139,7 +151,7 @@ pub(super) fn text_of(value: &toml::Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{chown, lchown, symlink};
 
     use rustix::fs::{CWD, mkfifoat};
 
@@ -151,6 +163,23 @@ mod tests {
         mkfifoat(CWD, folder.path().join(LOCAL), Mode::RUSR).expect("a pipe");
         let why = own(folder.path()).expect_err("refused").text();
         assert!(why.contains("not a regular file"), "{why}");
+    }
+
+    /// Only root can have another's file there.
+    #[test]
+    fn what_another_user_has_put_there_is_left_out() {
+        if !rustix::process::getuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join(LOCAL);
+        fs::write(&path, "idle = \"spin\"").expect("a file");
+        chown(&path, Some(65_534), None).expect("given away");
+        assert!(own(folder.path()).expect("left out").is_none());
+        fs::remove_file(&path).expect("removed");
+        symlink("/etc/passwd", &path).expect("a link");
+        lchown(&path, Some(65_534), None).expect("given away");
+        assert!(own(folder.path()).expect("left out").is_none());
     }
 
     #[test]
