@@ -241,6 +241,13 @@ impl Locking for Mounts {
             Located::There(file) => file.find_lock(call).await,
         }
     }
+
+    async fn another(&self, file: &Located) -> io::Result<Located> {
+        match file {
+            Located::Here(file) => self.machine.another(file).await.map(Located::Here),
+            Located::There(_) => Err(Errno::NOSYS.into()),
+        }
+    }
 }
 
 impl SessionStorage for Mounts {
