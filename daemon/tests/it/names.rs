@@ -3,7 +3,7 @@
 use std::fs;
 
 use rustix::fs::OFlags;
-use wire::{FileFlags, PathPair, Request};
+use wire::{FileFlags, Listed, NameKind, PathPair, Request};
 
 use crate::{client::Client, support::Daemon};
 
@@ -51,9 +51,14 @@ fn names_are_made_found_and_removed() {
     let part = client.buffer(LANE, usize::try_from(used).unwrap());
     let (next, names) = part.split_first_chunk().expect("where to go on");
     let from = u64::from_le_bytes(*next);
-    let mut names: Vec<&[u8]> = names.split(|byte| *byte == 0).filter(|n| n.len() == 2).collect();
+    let of = |listed: Listed<'_>| (listed.kind, listed.name.to_vec());
+    let mut names: Vec<_> = wire::names(names).map(of).collect();
     names.sort_unstable();
-    assert_eq!(names, [b"d.", b"fb", b"fc"]);
+    let (folder, file) = (NameKind::Folder, NameKind::File);
+    let expected = [(folder, "."), (folder, ".."), (file, "b"), (file, "c")];
+    let mut expected = expected.map(|(kind, name)| (kind, name.as_bytes().to_vec()));
+    expected.sort_unstable();
+    assert_eq!(names, expected);
     path(&daemon, &client, "dir");
     assert_eq!(client.ask(Request::ReadDir { path_len: len, from }), Ok(0));
 
