@@ -133,8 +133,10 @@ fn nothing_outside_the_root_is_reached(scheme: Scheme) {
     let away = folder.join("secret");
     std::os::unix::fs::symlink(&away, server.job().join("away")).expect("link");
     std::os::unix::fs::symlink("../../secret", server.job().join("up")).expect("link");
+    // With a view the kernel of this node follows them, to what this node has there.
     for name in ["away", "up"] {
         let mut command = server.run(&folder);
+        command.env("KAKEHI_VIEW", "none");
         let output = run(command.arg("cat").arg(local(&folder).join(name)), SOON);
         assert!(!output.status.success(), "{name}: {}", text(&output.stdout));
     }
@@ -305,7 +307,7 @@ fn server_that_stays_away_is_an_error_in_time_and_for_good(scheme: Scheme) {
     let status = program.wait(SOON);
     let said = text(&said.join().expect("reader"));
     assert_eq!(status.code(), Some(42), "{said}");
-    let is_programs = |line: &&str| !line.contains("daemon::");
+    let is_programs = |line: &&str| !line.starts_with("kakehi: ");
     let errors = said.lines().filter(is_programs).filter(|l| l.ends_with("Input/output error"));
     assert_eq!(errors.count(), 3, "{said}");
     assert_eq!(fs::read(folder.join("c")).expect("local file"), b"local\n");

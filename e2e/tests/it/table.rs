@@ -49,8 +49,8 @@ fn program_that_uses_up_its_numbers_is_answered_in_mapped_folders_as_natively() 
 }
 
 #[test]
-fn three_hundred_processes_are_served_at_a_limit_of_1228_descriptors() {
-    serve(300, 1228);
+fn three_hundred_processes_are_served_at_a_limit_of_4096_descriptors() {
+    serve(300, 4096);
 }
 
 #[test]
