@@ -27,10 +27,10 @@ pub const PLACE_WORDS: usize = if cfg!(loom) { 2 } else { 23 };
 /// Slots of the index: twice as many as entries, and a power of two.
 const SLOTS: usize = 2 * ENTRIES;
 /// Those in use at first.
-const FIRST_SLOTS: usize = 1 << 10;
+const FIRST_SLOTS: usize = if cfg!(miri) { 1 << 6 } else { 1 << 10 };
 /// Files that a table has room for.
 const ENTRIES: usize = CAPACITY as usize;
-const CAPACITY: u32 = if cfg!(miri) { 1 << 10 } else { 1 << 18 };
+const CAPACITY: u32 = if cfg!(miri) { 1 << 7 } else { 1 << 18 };
 /// Slots that are looked at for a name.
 const PROBES: usize = 32;
 /// In a slot whose entry is elsewhere by now; no entry has this number.
