@@ -14,7 +14,7 @@ use crate::{
     argument::Argument,
     asynchronous, attributes, clone, confine, create,
     errno::{Value, answer, last},
-    extended, folders,
+    extended,
     interpose::interpose,
     kernel::{self, Outcome},
     limit, map, open, paths, poll, served, sync,
@@ -83,7 +83,7 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_fork | libc::SYS_vfork => clone::fork(libc::SYS_fork, args),
             libc::SYS_openat2 => open::open_how(fd, pointer(b), pointer(c), d).map(Value::value),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_getdents => folders::list(fd, || kernel::call(number, args)),
+            libc::SYS_getdents => crate::folders::list(fd, || kernel::call(number, args)),
             libc::SYS_fadvise64 => {
                 sync::advise(fd, Argument::of(b), Argument::of(c), Argument::of(d))
             }
