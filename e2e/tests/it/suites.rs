@@ -55,7 +55,7 @@ const NOT_REMOTE: [(&str, &str); 12] = [
 const NOT_DELEGATED: [(&str, &str); 1] = [REMOVED];
 /// Parts of the names of tests whose results differ in mapped and coalesced folders, and why
 /// (`docs/guide/remote.md`).
-const NOT_MAPPED: [(&str, &str); 16] = [
+const NOT_MAPPED: [(&str, &str); 21] = [
     ("PathTest.test_is_fifo_true", "EOPNOTSUPP: FIFOs are a node's"),
     ("PathTest.test_is_socket_true", "EOPNOTSUPP: sockets are a node's"),
     ("ProcessTestCase.test_remapping_std_fds", UNNAMED),
@@ -67,6 +67,11 @@ const NOT_MAPPED: [(&str, &str); 16] = [
     (".test_stdout_fileobj)", UNNAMED),
     (".test_stdout_stderr_file)", UNNAMED),
     (".test_no_leaking)", "EMFILE: of more files than 256 it finds the limit, and is not skipped"),
+    ("test_posix.PosixTester.test_mkfifo", "EOPNOTSUPP: FIFOs are a node's"),
+    ("test_posix.PosixTester.test_mknod", "EOPNOTSUPP: FIFOs are a node's"),
+    ("TestPosixDirFd.test_mkfifo_dir_fd", "EOPNOTSUPP: FIFOs are a node's"),
+    ("TestPosixDirFd.test_mknod_dir_fd", "EOPNOTSUPP: FIFOs are a node's"),
+    ("PosixTester.test_preadv_flags", "EOPNOTSUPP: preadv2 with flags"),
     ("TestCopy.test_copyfile_named_pipe", "EOPNOTSUPP: FIFOs are a node's"),
     ("TestCopyTree.test_copytree_named_pipe", "EOPNOTSUPP: FIFOs are a node's"),
     ("TestCopy.test_copy2_xattr", "EOPNOTSUPP: no extended attributes"),
