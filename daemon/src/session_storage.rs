@@ -1,5 +1,5 @@
-//! What the sessions of a daemon need of its storage beside files and names: some of it is a
-//! server's.
+//! Requests of sessions to their storage beside files and names; some of them only a server's
+//! files need.
 
 use std::io;
 

@@ -1,9 +1,9 @@
 //! Reading ahead of small files that lie next to each other in a physical file.
 //!
-//! Whoever reads many of them in any order reads all of a physical file, in pieces that the kernel
-//! takes for random: each waits for the file system. So where a second read in the same stretch of
-//! a file had to wait, the kernel is asked for all of that stretch, and nobody waits for it. What
-//! is in the page cache is never asked for: a read from there does not wait.
+//! A program that reads many of them in any order reads all of a physical file, in pieces that the
+//! kernel takes for random: each waits for the file system. So where a second read in the same
+//! stretch of a file had to wait, the kernel is asked for all of that stretch, and nobody waits for
+//! it. What is in the page cache is never asked for: a read from there does not wait.
 
 use core::{
     num::NonZeroU64,
@@ -25,7 +25,7 @@ const STEP: u64 = 128 << 10;
 /// 4 KiB, a local SSD some 80 us, a server 200 us and more.
 const WAITED_NS: u64 = 50_000;
 
-/// What is known of the reads of a physical file.
+/// Reads of a physical file that waited.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// Stretches in which a read has waited, a bit each, and those that were asked for since.

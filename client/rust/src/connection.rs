@@ -133,7 +133,7 @@ pub(crate) struct Lane<'a> {
     requester: Guard<'a, Requester>,
 }
 
-/// What a process sees of the daemon's names.
+/// The part of the daemon's names that a process can see.
 struct Sight {
     is_shared: bool,
     is_confined: bool,

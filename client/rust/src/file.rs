@@ -1,6 +1,6 @@
 //! The client's record of the program's open files.
 //!
-//! Who has an open file open, and who keeps its position, is its [`State`].
+//! A file's [`State`] says which side has it open and keeps its position.
 
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},

@@ -41,7 +41,7 @@ pub(crate) enum Reach {
     Swept,
 }
 
-/// What changes the state.
+/// A change of the process's reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A session was made.

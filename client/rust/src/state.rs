@@ -147,7 +147,7 @@ pub(crate) struct Window {
     pub(crate) is_remote: bool,
 }
 
-/// What a state says.
+/// Predicates of one state.
 impl State {
     /// True if the kernel knows nothing of the file, on this node at least.
     pub(crate) const fn is_placeholder(&self) -> bool {

@@ -86,7 +86,7 @@ tell('above', lambda: os.chdir('../out') or sorted(os.listdir('.')))
 tell('left', lambda: sorted(os.listdir(at)))
 ";
 
-/// What the calls come to in a folder.
+/// Results of the calls in a folder.
 fn told(command: &mut Command, at: &Path) -> String {
     // Of another file system in any case.
     let out = TempDir::new_in("/dev/shm").expect("a folder");
