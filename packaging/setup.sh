@@ -12,7 +12,7 @@ TESTS="libopenmpi-dev mpich libmpich-dev libucx0 openfoam openfoam-examples quan
     quantum-espresso-data git sqlite3 strace g++ gfortran cmake util-linux mount python3-venv
     iproute2 iptables fuse3 busybox-static fio btrfs-progs moosefs-master moosefs-chunkserver
     moosefs-client glusterfs-server glusterfs-client slurm-wlm munge musl-tools valgrind xfsprogs
-    acl stress-ng python3-h5py rpm rsync lua5.4 debootstrap"
+    acl stress-ng liburing-dev python3-h5py rpm rsync lua5.4 debootstrap"
 
 missing() { # the packages of "$@" that are not installed
     for package in "$@"; do

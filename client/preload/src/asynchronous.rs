@@ -1,5 +1,5 @@
-//! Asynchronous I/O: POSIX's, which libc's own threads carry out, and the kernel's, as libaio and
-//! rings ask for it. Nobody sees what is done: the file is left to the kernel.
+//! Asynchronous I/O: POSIX's, which libc's own threads carry out, and the kernel's, as libaio asks
+//! for it. Nobody sees what is done: the file is left to the kernel.
 //!
 //! Of a remote file the kernel has a copy to read, or a pipe to write, in which nothing has a
 //! place. POSIX's requests to it are done before the call returns, which POSIX allows; the kernel's
@@ -243,23 +243,6 @@ pub(crate) unsafe fn submit(context: usize, count: usize, list: *const *const io
     }
     // SAFETY: the program's own call.
     unsafe { kernel!(SYS_io_submit, context, count, list) }
-}
-
-/// As `io_uring_setup(2)`. Of a ring that a thread of the kernel's looks at there will be no call.
-///
-/// # Safety
-///
-/// `settings` are null or a ring's.
-pub(crate) unsafe fn set_up(entries: usize, settings: *const [u32; 3]) -> Outcome {
-    const IS_POLLED: u32 = 2;
-    // SAFETY: the program's own call.
-    let ring = unsafe { kernel!(SYS_io_uring_setup, entries, settings) }?;
-    // SAFETY: the kernel has read them, and written what else there is.
-    let [_, _, flags] = unsafe { settings.read() };
-    if let Some(client) = client().filter(|_| flags & IS_POLLED != 0) {
-        client.leave_all();
-    }
-    Ok(ring)
 }
 
 fn leave_number(fd: c_int) -> Outcome<()> {

@@ -17,7 +17,7 @@ use crate::{
     extended,
     interpose::interpose,
     kernel::{self, Outcome},
-    limit, map, open, paths, poll, served, sync,
+    limit, map, open, paths, poll, ring, served, sync,
 };
 
 interpose! {
@@ -119,7 +119,7 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_seccomp => confine::filter(number, args),
             confine::SYS_landlock_restrict_self => confine::restrict(number, args),
             libc::SYS_io_submit => asynchronous::submit(a, b, pointer(c)),
-            libc::SYS_io_uring_setup => asynchronous::set_up(a, pointer(b)),
+            libc::SYS_io_uring_setup => ring::set_up(a, pointer(b)),
             // Which files it is to work on stands in the ring.
             libc::SYS_io_uring_enter => {
                 sync::drain_all();

@@ -46,6 +46,7 @@ mod position;
 mod print;
 mod process;
 mod queue;
+mod ring;
 mod served;
 mod settle;
 mod signals;

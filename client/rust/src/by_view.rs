@@ -44,6 +44,25 @@ impl Client {
         file.leave_to_view(reason).is_ok()
     }
 
+    /// Leaves every remote file that the program has open, or will open, to its view: system calls
+    /// that nobody sees may be asked to work on any of them. What has no view stays as it is.
+    pub fn leave_remote(&'static self) {
+        if !self.has_remote() || self.leaves_remote.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            let Some(mut file) = self.locked(fd, id) else { continue };
+            if file.state.is_remote() {
+                file.leave(Reason::Unsupported);
+            }
+        }
+    }
+
+    /// True of a remote path that is opened in its view.
+    pub(crate) fn opens_in_view(&'static self, path: &AbsolutePath) -> bool {
+        self.leaves_remote.load(Ordering::Acquire) && self.view_of(path).is_ok()
+    }
+
     /// A descriptor of a remote file for the kernel to read it by, beside the program's own.
     ///
     /// # Errors

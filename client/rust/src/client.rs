@@ -45,6 +45,8 @@ pub struct Client {
     pub(crate) locked: Marks,
     /// True if every file is detached from its open on.
     pub(crate) leaves_all: AtomicBool,
+    /// True if every remote file is opened in its view.
+    pub(crate) leaves_remote: AtomicBool,
     /// A device whose files are not those of a view.
     pub(crate) plain_device: AtomicU64,
     /// How often everything that had been read ahead was forgotten.
@@ -94,6 +96,7 @@ impl Client {
             has_other_locks: AtomicBool::new(false),
             locked: Marks::new(),
             leaves_all: AtomicBool::new(false),
+            leaves_remote: AtomicBool::new(false),
             plain_device: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
             is_limited: AtomicBool::new(false),

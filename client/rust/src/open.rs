@@ -78,7 +78,7 @@ impl Client {
                 self.leave_number(path);
                 None
             }
-            (Some(Policy::Remote), Some(resolved)) => {
+            (Some(Policy::Remote), Some(resolved)) if !self.opens_in_view(resolved) => {
                 // A link is not the last part of such a name.
                 let is_passed = [&b"/"[..], b"/."].iter().any(|end| path.to_bytes().ends_with(end));
                 let ignored = if is_passed { OFlags::NOFOLLOW } else { OFlags::empty() };

@@ -70,7 +70,7 @@ fn descriptors_behave_as_without_the_library() {
 
 #[test]
 fn descriptors_that_come_past_open_behave_as_without_the_library() {
-    if let Some(program) = possible("files opened by a handle", "handles.c") {
+    if let Some(program) = possible("files opened by a handle", "handles.c", &[]) {
         same_in_every_way(&program);
     }
 }
@@ -82,7 +82,17 @@ fn numbers_that_programs_choose_are_theirs_as_without_the_library() {
 
 #[test]
 fn requests_that_the_kernel_looks_for_are_served_as_without_the_library() {
-    if let Some(program) = possible("io_uring with a thread of its own", "polled.c") {
+    if let Some(program) = possible("io_uring with a thread of its own", "polled.c", &[]) {
+        same_in_every_way(&program);
+    }
+}
+
+/// Flags of the compiler by which a program has liburing, wherever they stand.
+pub(crate) const LIBURING: [&str; 2] = ["-Wl,--no-as-needed", "-luring"];
+
+#[test]
+fn rings_of_liburing_work_as_without_the_library() {
+    if let Some(program) = possible("io_uring by liburing", "ring.c", &LIBURING) {
         same_in_every_way(&program);
     }
 }
@@ -261,8 +271,8 @@ with tempfile.NamedTemporaryFile(dir=".") as f:
 "#;
 
 /// The compiled program; says so when this machine does not have what it is about.
-pub(crate) fn possible(what: &str, source: &str) -> Option<[String; 1]> {
-    let program = compile(source, "cc", &[]);
+pub(crate) fn possible(what: &str, source: &str, flags: &[&str]) -> Option<[String; 1]> {
+    let program = compile(source, "cc", flags);
     let _turn = Folder::new();
     let native = run(&program, None);
     let is_possible = native.status != Some(77);

@@ -142,7 +142,9 @@ fn coalescing(folder: &Folder) -> Command {
 
 #[test]
 fn process_that_denied_itself_files_is_denied_them() {
-    let Some([program]) = possible("a process in a Landlock domain", "sandbox.c") else { return };
+    let Some([program]) = possible("a process in a Landlock domain", "sandbox.c", &[]) else {
+        return;
+    };
     let again = "and becomes another program".to_owned();
     same_in_every_way(std::slice::from_ref(&program));
     same_in_every_way(&[program, again]);
@@ -150,7 +152,9 @@ fn process_that_denied_itself_files_is_denied_them() {
 
 #[test]
 fn process_that_denied_itself_files_is_denied_coalesced_ones() {
-    let Some([program]) = possible("a process in a Landlock domain", "sandbox.c") else { return };
+    let Some([program]) = possible("a process in a Landlock domain", "sandbox.c", &[]) else {
+        return;
+    };
     for arguments in [&[][..], &["and becomes another program"]] {
         let folder = Folder::new();
         let printed = succeed(coalescing(&folder).arg(&program).args(arguments), SOON);
@@ -164,14 +168,16 @@ fn process_that_denied_itself_files_is_denied_coalesced_ones() {
 
 #[test]
 fn process_that_is_root_no_more_is_denied_what_root_may() {
-    if let Some(program) = possible("a process that was root", "dropped.c") {
+    if let Some(program) = possible("a process that was root", "dropped.c", &[]) {
         same_in_every_way(&program);
     }
 }
 
 #[test]
 fn names_after_chroot_are_not_those_of_coalesced_files() {
-    let Some([program]) = possible("a process with a root folder", "dropped.c") else { return };
+    let Some([program]) = possible("a process with a root folder", "dropped.c", &[]) else {
+        return;
+    };
     let folder = Folder::new();
     let jail = folder.join("jail");
     fs::create_dir(&jail).expect("a folder");

@@ -4,7 +4,8 @@ use std::process::Command;
 
 use super::{can_mount, coalescing, mapping};
 use crate::{
-    harness::{Folder, SOON, run, succeed, text},
+    harness::{Folder, SOON, run, skip, succeed, text},
+    preload::{LIBURING, compile},
     remote::{
         local,
         server::{Scheme, Server},
@@ -86,6 +87,33 @@ fn calls_that_only_the_kernel_can_do_are_done_where_there_is_a_view() {
     let server = Server::start(&folder, Scheme::Tcp);
     for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
         assert_eq!(calls(&mut command, &local(&folder)), expected);
+    }
+    server.end();
+}
+
+/// Nobody sees which files a ring works on: they are the view's from the first ring on.
+#[test]
+fn rings_work_on_files_of_a_view_as_on_any() {
+    if !can_mount("io_uring on files of mapped folders") {
+        return;
+    }
+    let folder = Folder::new();
+    let plain = folder.join("plain");
+    std::fs::create_dir(&plain).expect("a folder");
+    let [program] = compile("ring.c", "cc", &LIBURING);
+    let server = Server::start(&folder, Scheme::Tcp);
+    for by in ["liburing", "libc"] {
+        let native = run(Command::new(&program).arg(by).arg(&plain), SOON);
+        if native.status.code() == Some(77) {
+            skip("io_uring on files of mapped folders", text(&native.stdout).trim());
+            break;
+        }
+        let expected = text(&native.stdout);
+        assert!(expected.contains("again: wrote 7, ring 20, ring 4"), "{expected}");
+        for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
+            let said = succeed(command.arg(&program).arg(by).arg(local(&folder)), SOON);
+            assert_eq!(said, expected, "{by}: {command:?}");
+        }
     }
     server.end();
 }

@@ -1,0 +1,84 @@
+//! Rings of io_uring. What a program asks for by one stands in memory, and liburing makes its system
+//! calls by instruction: nobody sees which files it works on. So from its first ring on a process
+//! has its remote files as real descriptors of their folders' views; a ring of liburing's, or one
+//! that a thread of the kernel's looks at, has the files of this node left to the kernel, too.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use crate::{
+    interpose::{interpose, next},
+    kernel::{Outcome, kernel},
+    served::client,
+};
+
+/// `IORING_SETUP_SQPOLL`.
+const IS_POLLED: u32 = 2;
+/// What is said where there is no liburing: a program may look for one by a weak symbol.
+const MISSING: c_int = -libc::ENOSYS;
+
+interpose! {
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
+        leave_all();
+        next!(
+            @younger io_uring_queue_init(entries => c_uint, ring => *mut c_void, flags => c_uint) -> c_int
+        )
+        .unwrap_or(MISSING)
+    }
+
+    fn io_uring_queue_init_params(
+        entries: c_uint, ring: *mut c_void, settings: *mut c_void,
+    ) -> c_int {
+        leave_all();
+        next!(
+            @younger io_uring_queue_init_params(
+                entries => c_uint, ring => *mut c_void, settings => *mut c_void,
+            ) -> c_int
+        )
+        .unwrap_or(MISSING)
+    }
+
+    fn io_uring_queue_init_mem(
+        entries: c_uint, ring: *mut c_void, settings: *mut c_void, place: *mut c_void, len: usize,
+    ) -> c_int {
+        leave_all();
+        next!(
+            @younger io_uring_queue_init_mem(
+                entries => c_uint, ring => *mut c_void, settings => *mut c_void,
+                place => *mut c_void, len => usize,
+            ) -> c_int
+        )
+        .unwrap_or(MISSING)
+    }
+
+    // liburing's, which returns the error.
+    fn io_uring_setup(entries: c_uint, settings: *mut c_void) -> c_int {
+        leave_all();
+        next!(@younger io_uring_setup(entries => c_uint, settings => *mut c_void) -> c_int)
+            .unwrap_or(MISSING)
+    }
+}
+
+fn leave_all() {
+    if let Some(client) = client() {
+        client.leave_all();
+        client.leave_remote();
+    }
+}
+
+/// As `io_uring_setup(2)`. Of a ring that a thread of the kernel's looks at there will be no call.
+///
+/// # Safety
+///
+/// `settings` are null or a ring's.
+pub(crate) unsafe fn set_up(entries: usize, settings: *const [u32; 3]) -> Outcome {
+    // SAFETY: the program's own call.
+    let ring = unsafe { kernel!(SYS_io_uring_setup, entries, settings) }?;
+    let Some(client) = client() else { return Ok(ring) };
+    // SAFETY: the kernel has read them, and written what else there is.
+    let [_, _, flags] = unsafe { settings.read() };
+    if flags & IS_POLLED != 0 {
+        client.leave_all();
+    }
+    client.leave_remote();
+    Ok(ring)
+}
