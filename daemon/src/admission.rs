@@ -103,6 +103,11 @@ impl Admission {
         self.seats.leave(grant.executor);
     }
 
+    /// Seats of the executors.
+    pub(crate) fn seats(&mut self) -> &mut Seats {
+        &mut self.seats
+    }
+
     /// Sessions that are in.
     pub(crate) fn session_count(&self) -> usize {
         self.sessions.iter().filter(|used| **used).count()

@@ -13,7 +13,6 @@ use std::{
 use executor::{Class, Executor, Handle, Idle, PollLists, first};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
@@ -22,12 +21,12 @@ use crate::{
     coalesce::{self, Coalesce, Coalesced},
     config::{CORES_MAX, Serving},
     core::Core,
-    guest,
+    cores, guest,
     lanes::Lanes,
     launcher::Launcher,
     life::Life,
     listener::{Attendance, Listener, Newcomer},
-    mail::Mailbox,
+    mail::{Mailbox, lock},
     node::Node,
     place::Place,
     reactor::Reactor,
@@ -79,9 +78,9 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     let key = key.transpose()?;
     let (job, job_fd, _place, listening) = occupy(&mut config)?;
     let seats = Seats::new(&config);
-    let core_count = seats.count();
+    let (first_count, core_count) = (seats.count(), seats.most());
     let admission = Admission::new(config.staging, config.memory, fds, seats);
-    let node = Arc::new(node_of(&config, job, admission, core_count));
+    let node = Arc::new(node_of(&config, job, admission));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
     let mut hall = Hall { node, lists, newcomers, job_fd, fds, key, config };
@@ -100,7 +99,10 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
         // That is this one, which coalesces the files of its own node.
         first.reach_server(&mut hall, launcher.as_ref(), mask)?;
     }
-    let others = hall.start_others(core_count)?;
+    let others = Rc::new(Others { hall: hall.clone(), threads: RefCell::default() });
+    for index in 1..first_count {
+        others.start(index)?;
+    }
     let tops = first.tops(&hall.config);
     let attendance = Rc::new(Attendance::default());
     let listener = Rc::new(Listener {
@@ -108,6 +110,10 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
         reactor: first.reactor.clone(),
         attendance: Rc::clone(&attendance),
         newcomers: Arc::clone(&hall.newcomers),
+        start_wanted: Box::new({
+            let others = Rc::clone(&others);
+            move || others.start_wanted()
+        }),
         // Whoever starts one by hand chooses its cores, if only by `taskset`.
         shares_cores: hall.config.cores.is_empty() && hall.config.launcher.is_some(),
     });
@@ -132,7 +138,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
     let loss = first.executor.run_until(life.live(&watched));
     drop(serving);
-    for other in others {
+    for other in others.threads.take() {
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
@@ -140,8 +146,8 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
 }
 
 /// The state that the executors of a daemon of this configuration share.
-fn node_of(config: &Config, job: shm::Job, admission: Admission, core_count: usize) -> Node {
-    let mut node = Node::new(job, admission, core_count);
+fn node_of(config: &Config, job: shm::Job, admission: Admission) -> Node {
+    let mut node = Node::new(job, admission);
     node.remote = config.remote.as_ref().map(RemoteStatus::from);
     node.multifiles = status::multifiles(config);
     node.command.clone_from(&config.command);
@@ -179,30 +185,66 @@ struct Hall {
     config: Config,
 }
 
-impl Hall {
-    /// Starts the executors but the first, each on its thread, and waits until they run.
-    fn start_others(&self, core_count: usize) -> Result<Vec<thread::JoinHandle<()>>, Error> {
-        let mut threads = Vec::new();
-        for index in 1..core_count {
-            let (started, outcome) = mpsc::channel();
-            let hall = self.clone();
-            let run = move || match Seat::new(&hall, index) {
-                Ok(mut seat) => {
-                    started.send(Ok(())).ok();
-                    let mail = Rc::clone(&seat.core).read_mail();
-                    seat.executor.run_until(mail);
-                }
-                Err(error) => drop(started.send(Err(error))),
-            };
-            let name = format!("kakehi-core-{index}");
-            let spawned = thread::Builder::new().name(name).spawn(run);
-            threads.push(spawned.map_err(Error::setup("an executor's thread"))?);
-            outcome.recv().unwrap_or_else(|_| {
-                let source = io::Error::other("it ended at once");
-                Err(Error::Setup { what: "an executor's thread", source })
-            })?;
+/// The executors but the first, each on a thread.
+struct Others {
+    hall: Hall,
+    threads: RefCell<Vec<thread::JoinHandle<()>>>,
+}
+
+impl Others {
+    /// Starts executor `index`, and waits until it runs.
+    fn start(&self, index: usize) -> Result<(), Error> {
+        let (started, outcome) = mpsc::channel();
+        self.spawn(index, move |_, made| drop(started.send(made)))?;
+        outcome.recv().unwrap_or_else(|_| {
+            let source = io::Error::other("it ended at once");
+            Err(Error::Setup { what: "an executor's thread", source })
+        })
+    }
+
+    /// Starts the next executor, if it is time to, and waits for nothing: it gets sessions once it
+    /// runs.
+    fn start_wanted(&self) {
+        let node = &self.hall.node;
+        let Some(index) = lock(&node.admission).seats().wanted() else { return };
+        if self.threads.borrow().len() >= index {
+            return; // It is about to run.
         }
-        Ok(threads)
+        let spawned = self.spawn(index, |hall, made| match made {
+            Ok(()) => hall.node.add_core(),
+            Err(error) => hall.has_no_more(&error),
+        });
+        if let Err(error) = spawned {
+            self.hall.has_no_more(&error);
+        }
+    }
+
+    fn spawn(
+        &self,
+        index: usize,
+        begins: impl FnOnce(&Hall, Result<(), Error>) + Send + 'static,
+    ) -> Result<(), Error> {
+        let hall = self.hall.clone();
+        let run = move || match Seat::new(&hall, index) {
+            Ok(mut seat) => {
+                begins(&hall, Ok(()));
+                let mail = Rc::clone(&seat.core).read_mail();
+                seat.executor.run_until(mail);
+            }
+            Err(error) => begins(&hall, Err(error)),
+        };
+        let spawned = thread::Builder::new().name(format!("kakehi-core-{index}")).spawn(run);
+        let thread = spawned.map_err(Error::setup("an executor's thread"))?;
+        self.threads.borrow_mut().push(thread);
+        Ok(())
+    }
+}
+
+impl Hall {
+    /// Those executors that run serve everybody.
+    fn has_no_more(&self, why: &Error) {
+        tracing::warn!("one executor less than there might be: {why}");
+        lock(&self.node.admission).seats().close();
     }
 
     /// The way of one executor to the server of remote files.
@@ -257,7 +299,7 @@ impl Seat {
     fn new(hall: &Hall, index: usize) -> Result<Self, Error> {
         let config = &hall.config;
         if let Some(cpu) = config.cores.get(index) {
-            pin(*cpu).map_err(Error::unusable(Given::Core(*cpu)))?;
+            cores::pin(*cpu).map_err(Error::unusable(Given::Core(*cpu)))?;
         }
         // Staged bytes grow old while the daemon waits for a core. An old kernel has no such call.
         prefer_short_turns().ok();
@@ -444,16 +486,6 @@ fn records(serving: &Serving) -> Result<(Key, Folder), Error> {
         }
     });
     Ok((key, folder.map_err(Error::unusable(Given::Root(serving.root.clone())))?))
-}
-
-/// Runs the calling thread on one core only.
-fn pin(cpu: usize) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    set.set(cpu);
-    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Raises the soft limit of a resource to the hard one and returns what it is then.

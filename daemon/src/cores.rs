@@ -3,7 +3,7 @@
 //! Launchers bind each rank to cores of its own, and the daemon is started by the first rank: it
 //! would have that one's cores, and compete with it for them.
 
-use std::fs;
+use std::{fs, io};
 
 use rustix::{
     process::Pid,
@@ -23,6 +23,16 @@ pub(crate) fn share_those_of(process: Pid) {
     for thread in ids.filter_map(Pid::from_raw) {
         sched_setaffinity(Some(thread), &all).ok();
     }
+}
+
+/// Runs the calling thread on one core only.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// The cores of both; `None` when the first has all of them.

@@ -78,6 +78,8 @@ pub(crate) struct Listener {
     pub(crate) reactor: Reactor,
     pub(crate) attendance: Rc<Attendance>,
     pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
+    /// Starts another executor, if it is time to.
+    pub(crate) start_wanted: Box<dyn Fn()>,
     /// True if the daemon was started by a rank, and has no cores of its own.
     pub(crate) shares_cores: bool,
 }
@@ -165,6 +167,7 @@ impl Listener {
     fn admit(&self, socket: &Rc<OwnedFd>, rank: Option<u32>) -> Result<(), Refusal> {
         let node = &self.core.node;
         let process = watched(socket)?;
+        (self.start_wanted)();
         let (id, grant) = lock(&node.admission).enter().ok_or(Refusal::Full)?;
         let made = make(socket, process, id, rank, grant);
         match made {

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -55,8 +55,10 @@ pub(crate) struct Node {
     /// Of sessions that have ended, by executor. Only that executor tells of them while it runs:
     /// whoever read them after its report would count a session that ended in between twice.
     ended: Vec<Mutex<Totals>>,
-    /// One per executor.
+    /// One per executor that there may be.
     mail: Vec<Mailbox<Mail>>,
+    /// Executors that run.
+    running: AtomicUsize,
     stopping: AtomicBool,
     /// Sessions that have ended and had locks.
     lockers_ended: AtomicU64,
@@ -146,7 +148,10 @@ impl CoreReport {
 }
 
 impl Node {
-    pub(crate) fn new(job: shm::Job, admission: Admission, core_count: usize) -> Self {
+    /// As many executors may run as `admission` has seats for.
+    pub(crate) fn new(job: shm::Job, mut admission: Admission) -> Self {
+        let seats = admission.seats();
+        let (running, most) = (AtomicUsize::new(seats.count()), seats.most());
         Self {
             job,
             remote: None,
@@ -163,8 +168,9 @@ impl Node {
             has_own_mounts: OnceLock::new(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),
-            ended: (0..core_count).map(|_| Mutex::default()).collect(),
-            mail: (0..core_count).map(|_| Mailbox::new()).collect(),
+            ended: (0..most).map(|_| Mutex::default()).collect(),
+            mail: (0..most).map(|_| Mailbox::new()).collect(),
+            running,
             stopping: AtomicBool::new(false),
             lockers_ended: AtomicU64::new(0),
         }
@@ -185,8 +191,16 @@ impl Node {
         self.shared().boards.get(core)
     }
 
+    /// Executors that there may be.
     pub(crate) fn core_count(&self) -> usize {
         self.mail.len()
+    }
+
+    /// The next executor runs: it is asked what all are, and gets sessions.
+    pub(crate) fn add_core(&self) {
+        let mut admission = lock(&self.admission);
+        self.running.fetch_add(1, Ordering::Release);
+        admission.seats().open();
     }
 
     /// The box of executor `core`.
@@ -237,10 +251,10 @@ impl Node {
         self.lockers_ended.load(Ordering::Relaxed)
     }
 
-    /// Sends every executor a message and waits for all the answers there are.
+    /// Sends every executor that runs a message and waits for all the answers there are.
     pub(crate) async fn ask_all<T>(&self, mail: impl Fn(Reply<T>) -> Mail) -> Vec<T> {
         let mut waiting = Vec::new();
-        for mailbox in &self.mail {
+        for mailbox in self.mail.iter().take(self.running.load(Ordering::Acquire)) {
             let (reply, answer) = crate::mail::reply();
             mailbox.send(mail(reply));
             waiting.push(answer);

@@ -21,18 +21,22 @@ const CORES_EACH: usize = 16;
 /// The cores of this node that are online, as `0-63,128`.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// The sessions of every executor.
+/// The sessions of every executor that runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seats {
     taken: Vec<usize>,
     /// Sessions of one executor before the next one gets any.
     few: usize,
+    /// Executors there may be.
+    most: usize,
 }
 
 impl Seats {
     /// One executor for each core that is the daemon's own. Those that share the job's cores are as
     /// many as suits the node, where they pay: a remote folder is served over one connection, and
     /// one that spins is enough. Which cores are the job's is known only once all ranks have come.
+    /// All but the first of these start when they are needed: on a busy node a thread waits for its
+    /// first turn for milliseconds, and a job of few clients would wait with it.
     pub(crate) fn new(config: &Config) -> Self {
         if !config.cores.is_empty() {
             return Self::spread(config.cores.len());
@@ -40,18 +44,42 @@ impl Seats {
         let is_single =
             config.idle == Idle::Spin || config.remote.is_some() || config.serving.is_some();
         let online = || fs::read_to_string(ONLINE).map_or(1, |list| count_listed(&list));
-        let count = if is_single { 1 } else { sharing(online()) };
-        Self { taken: vec![0; count], few: FEW }
+        let most = if is_single { 1 } else { sharing(online()) };
+        Self { taken: vec![0], few: FEW, most }
     }
 
     /// So many executors, that share the clients from the first one on.
     pub(crate) fn spread(count: usize) -> Self {
-        Self { taken: vec![0; count.max(1)], few: 1 }
+        let most = count.max(1);
+        Self { taken: vec![0; most], few: 1, most }
     }
 
-    /// Executors.
+    /// Executors that run, or are to run from the start.
     pub(crate) fn count(&self) -> usize {
         self.taken.len()
+    }
+
+    /// Executors there may be.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The next executor, if it is time to start it: those that run have as many sessions as they
+    /// serve well.
+    pub(crate) fn wanted(&self) -> Option<usize> {
+        let is_full = self.taken.iter().all(|taken| *taken >= self.few);
+        (is_full && self.count() < self.most).then_some(self.count())
+    }
+
+    /// The next executor runs.
+    pub(crate) fn open(&mut self) {
+        self.taken.push(0);
+        debug_assert!(self.count() <= self.most, "no more executors than there may be");
+    }
+
+    /// There are no more executors than those that run.
+    pub(crate) fn close(&mut self) {
+        self.most = self.count();
     }
 
     /// Takes a seat for a session; returns its executor.
@@ -95,7 +123,7 @@ mod tests {
     use super::*;
 
     fn shared() -> Seats {
-        Seats { taken: vec![0; 2], few: FEW }
+        Seats { taken: vec![0; 2], few: FEW, most: 2 }
     }
 
     #[test]
@@ -119,6 +147,21 @@ mod tests {
     }
 
     #[test]
+    fn next_executor_is_wanted_once_those_that_run_have_their_few() {
+        let mut seats = Seats { taken: vec![0], few: FEW, most: 2 };
+        (1..FEW).for_each(|_| take(&mut seats));
+        assert_eq!(seats.wanted(), None);
+        take(&mut seats);
+        assert_eq!(seats.wanted(), Some(1));
+        take(&mut seats); // Before it runs.
+        seats.open();
+        assert_eq!((seats.take(), seats.wanted(), &*seats.taken), (1, None, &[9, 1][..]));
+        let mut seats = Seats { taken: vec![FEW], few: FEW, most: 2 };
+        seats.close();
+        assert_eq!((seats.take(), seats.wanted()), (0, None));
+    }
+
+    #[test]
     fn a_seat_that_is_left_is_taken_next() {
         let mut seats = shared();
         (0..20).for_each(|_| take(&mut seats));
@@ -138,8 +181,8 @@ mod tests {
     #[test]
     fn a_daemon_that_shares_its_cores_spins_on_one_at_most() {
         let config = Config { idle: Idle::Spin, ..Config::new("/nowhere".into()) };
-        assert_eq!(Seats::new(&config).count(), 1);
+        assert_eq!(Seats::new(&config).most(), 1);
         let config = Config { idle: Idle::PollIdle, ..config };
-        assert!(Seats::new(&config).count() >= SHARING_MIN);
+        assert!(Seats::new(&config).most() >= SHARING_MIN);
     }
 }

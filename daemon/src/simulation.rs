@@ -114,7 +114,7 @@ impl Simulation {
         let core_count = rng.usize(1..=2);
         let job = shm::Job::create().expect("memfd").0;
         let admission = admission(core_count);
-        let node = Arc::new(Node::new(job, admission, core_count));
+        let node = Arc::new(Node::new(job, admission));
         let fault_odds = if rng.u32(0..3) == 0 { 40 } else { 0 };
         let disk = Rc::new(Disk {
             files: RefCell::default(),

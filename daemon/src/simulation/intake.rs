@@ -71,7 +71,7 @@ impl Reader {
 fn daemon(clock: Rc<SimClock>, permits: Credits) -> (Executor, Rc<Core<SimStorage>>) {
     let executor = Executor::new(clock, Box::new(NoPark), Config::default());
     let job = shm::Job::create().expect("memfd").0;
-    let node = Arc::new(Node::new(job, admission(1), 1));
+    let node = Arc::new(Node::new(job, admission(1)));
     let rng = RefCell::new(Rng::with_seed(1));
     let locks = RefCell::default();
     let disk = Rc::new(Disk { files: RefCell::default(), rng, locks, fault_odds: 0 });

@@ -369,7 +369,7 @@ impl Maker {
 
 fn node() -> Arc<Node> {
     let (job, _) = shm::Job::create().expect("memory");
-    Arc::new(Node::new(job, Admission::new(1 << 20, 1 << 24, 64, Seats::spread(1)), 1))
+    Arc::new(Node::new(job, Admission::new(1 << 20, 1 << 24, 64, Seats::spread(1))))
 }
 
 #[test]
