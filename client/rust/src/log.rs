@@ -49,6 +49,8 @@ pub(crate) struct Log {
     pub(crate) device: u64,
     /// Average cost of its drains.
     pub(crate) drain_cost: Cost,
+    /// Longer writes that went past it since they were last compared with its drains.
+    pub(crate) passed: Passed,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,
     /// End of the last staged write that a trace shows; 0 once it is drained.
@@ -67,6 +69,24 @@ impl Log {
         self.drains == Drains::Here
     }
 
+    /// True if a longer write of `len` bytes costs less, at `direct`, than to copy and to drain it,
+    /// as measured. What both cost changes while memory fills, so after some bytes that went past
+    /// the log a few drains are measured again.
+    pub(crate) fn is_dearer_than(&mut self, direct: Cost, len: u64) -> bool {
+        if !self.is_own() || !direct.is_known() || !self.drain_cost.is_known() {
+            return false;
+        }
+        if direct.mean > self.drain_cost.mean + Cost::COPY {
+            self.passed = Passed::default();
+            return false;
+        }
+        if self.passed.add(len) {
+            self.drain_cost = Cost::UNKNOWN;
+            return false;
+        }
+        true
+    }
+
     /// Remembers that `len` bytes at `at` were staged.
     pub(crate) fn note(&mut self, at: u64, len: u64) {
         debug_assert!(len > 0, "staged bytes have a range");
@@ -80,6 +100,36 @@ impl Log {
             self.dirty = (u64::MAX, 0);
         }
         self.producer.waiting() > 0 && from < self.dirty.1 && to > self.dirty.0
+    }
+}
+
+/// Longer writes that go past a log, until its drains are measured again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Bytes since then.
+    len: u64,
+    /// After how many bytes: twice as many each time that nothing has changed.
+    until: u64,
+}
+
+impl Passed {
+    /// Least and most bytes between two measurements, each of which stages 1 MiB.
+    const BETWEEN: (u64, u64) = (4 << 20, 64 << 20);
+
+    /// Counts `len` bytes; true if it is time to measure.
+    fn add(&mut self, len: u64) -> bool {
+        self.len = self.len.saturating_add(len);
+        let is_time = self.len >= self.until;
+        if is_time {
+            *self = Self { len: 0, until: (2 * self.until).min(Self::BETWEEN.1) };
+        }
+        is_time
+    }
+}
+
+impl Default for Passed {
+    fn default() -> Self {
+        Self { len: 0, until: Self::BETWEEN.0 }
     }
 }
 
@@ -110,10 +160,8 @@ impl Cost {
         self.mean = (self.mean * (weight - 1) + cost) / weight;
     }
 
-    /// True if bytes cost less by themselves than copied and moved at the cost of `moved`.
-    pub(crate) fn is_below_copied(self, moved: Self) -> bool {
-        let is_known = self.samples.min(moved.samples) >= Self::ENOUGH;
-        is_known && self.mean <= moved.mean + Self::COPY
+    fn is_known(self) -> bool {
+        self.samples >= Self::ENOUGH
     }
 }
 
@@ -122,6 +170,23 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    fn log() -> Log {
+        Log {
+            at: 0,
+            producer: Producer::new(256 << 10),
+            drains: Drains::Here,
+            is_refused: false,
+            device: 7,
+            drain_cost: Cost::UNKNOWN,
+            passed: Passed::default(),
+            kicked: 0,
+            traced_to: 0,
+            counted: 0,
+            looked_at: Duration::ZERO,
+            dirty: (u64::MAX, 0),
+        }
+    }
 
     fn learn(costs: &Costs, kib_ns: u64, times: usize) {
         (0..times).for_each(|_| costs.learn(7, MIB, kib_ns << 10));
@@ -138,6 +203,33 @@ mod tests {
         assert!(!Drains::Here.is_ahead(&costs, 7));
         learn(&costs, 300, 40);
         assert!(!Drains::Ahead.is_ahead(&costs, 7));
+    }
+
+    #[test]
+    fn longer_writes_go_the_cheaper_way_which_is_measured_again_and_again() {
+        const WRITE: u64 = 16 << 10;
+        let cost = |ns: u64| {
+            let mut cost = Cost::UNKNOWN;
+            (0..8).for_each(|_| cost.learn(MIB, Duration::from_nanos(ns << 10)));
+            cost
+        };
+        let mut log = log();
+        assert!(!log.is_dearer_than(cost(100), WRITE), "no drain is known");
+        log.drain_cost = cost(100);
+        assert!(!log.is_dearer_than(Cost::UNKNOWN, WRITE));
+        assert!(!log.is_dearer_than(cost(200), WRITE));
+        for mib in [4, 8, 16] {
+            log.drain_cost = cost(300);
+            let count = (1..).find(|_| !log.is_dearer_than(cost(200), WRITE)).expect("at last");
+            assert_eq!(count * WRITE / MIB, mib, "less and less often");
+            assert!(!log.drain_cost.is_known(), "drains are measured");
+        }
+        log.drain_cost = cost(100);
+        assert!(!log.is_dearer_than(cost(200), WRITE), "and it has changed");
+        assert_eq!(log.passed, Passed::default());
+        log.drains = Drains::Ahead;
+        log.drain_cost = cost(300);
+        assert!(!log.is_dearer_than(cost(200), WRITE), "the daemon copies it anyway");
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::{
     connection::{Connection, Lost},
     file::{AT_END, OpenFile},
     locked::Locked,
-    log::{Cost, Drains, Log},
+    log::{Cost, Drains, Log, Passed},
     proc::link_of,
     slot::{Link, Slot},
     slots::Holder,
@@ -466,7 +466,6 @@ pub(crate) fn log_of(
     }
     let looked_at = coarse_now();
     let (producer, dirty) = (Producer::new(len), (u64::MAX, 0));
-    let drain_cost = Cost::UNKNOWN;
     Some(Log {
         at,
         producer,
@@ -474,7 +473,8 @@ pub(crate) fn log_of(
         is_refused: false,
         device,
         traced_to: 0,
-        drain_cost,
+        drain_cost: Cost::UNKNOWN,
+        passed: Passed::default(),
         kicked: 0,
         counted: 0,
         looked_at,

@@ -294,14 +294,12 @@ impl Locked {
         if is_large {
             return (waits || !self.stages_large(len)).then_some(Reason::Large);
         }
-        let log = self.state.log()?;
-        let is_dear = || len >= LONG && self.is_dear_to_stage(log);
-        if waits { Some(Reason::Synchronous) } else { is_dear().then_some(Reason::Large) }
-    }
-
-    /// True if longer writes of this file cost less than to copy and to drain them, as measured.
-    fn is_dear_to_stage(&self, log: &Log) -> bool {
-        log.is_own() && self.write_cost.is_below_copied(log.drain_cost)
+        let direct = self.write_cost;
+        let (_, log) = self.state.staging()?;
+        if waits {
+            return Some(Reason::Synchronous);
+        }
+        (len >= LONG && log.is_dearer_than(direct, len as u64)).then_some(Reason::Large)
     }
 
     /// Has the kernel write, behind everything that is staged: whoever is killed in between leaves
@@ -313,7 +311,7 @@ impl Locked {
         at: Option<u64>,
     ) -> io::Result<usize> {
         self.drained()?;
-        let Self { client, fd, entry, .. } = self;
+        let (client, fd, entry) = (self.client, self.fd, self.entry);
         let asked = total(data) as u64;
         let is_staged = entry.is_staged.load(Ordering::Acquire);
         let is_at_end = entry.position.load(Ordering::Relaxed) == AT_END || self.access.append;
@@ -323,7 +321,11 @@ impl Locked {
         let began = now();
         let wrote = client.kernel_write(fd, data, at.or(reserved));
         if let Ok(len) = wrote {
-            client.learn_cost(self.device, len, now().saturating_sub(began));
+            let time = now().saturating_sub(began);
+            client.learn_cost(self.device, len, time);
+            if (LONG as u64..staging::OWN_LEN).contains(&(len as u64)) {
+                self.file.write_cost.learn(len as u64, time);
+            }
         }
         if let Some(from) = reserved {
             give_back(entry, from, asked, wrote);
