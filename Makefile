@@ -119,7 +119,7 @@ soak: build
 	ROUNDS=1000000 $(TEST) --release -p multifile --test it mutated_files
 	ROUNDS=100000 $(TEST) --release -p multifile --test it crash_at_any_write
 	ROUNDS=2000 $(TEST) --release -p kakehi-sion --test it random_programs
-	FRAMES=1000000 $(TEST) --release -p daemon --lib frames_with_any_bytes_changed
+	FRAMES=1000000 $(TEST) --release -p remote --lib frames_with_any_bytes_changed
 
 # The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.
 ## bench: measure this machine

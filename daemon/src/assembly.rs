@@ -10,15 +10,20 @@ use std::{
     thread,
 };
 
-use executor::{Class, Executor, Handle, Idle, PollLists, first};
+use coalesce::{Coalesce, Coalesced};
+use executor::{Class, Executor, Handle, Idle, Mailbox, PollLists, first, lock};
+use remote::{
+    Address, Boot, Carrier, Client, Dial, Folder, Group, Key, Member, Own, Published, Server,
+    Service, Workers,
+};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
-use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
+use storage::{Machine, place::Place};
+use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
-    Address, Config, Error, Given, Summary, Viewing,
+    Config, Error, Given, Summary, Viewing,
     admission::Admission,
-    coalesce::{self, Coalesce, Coalesced},
     config::{CORES_MAX, Serving},
     core::Core,
     cores, guest,
@@ -26,21 +31,14 @@ use crate::{
     launcher::Launcher,
     life::Life,
     listener::{Attendance, Listener, Newcomer},
-    mail::{Mailbox, lock},
+    mounts::{self, Mounts},
     node::Node,
-    place::Place,
-    reactor::Reactor,
-    remote::{
-        Boot, Carrier, Client, Dial, Folder, Group, Key, Member, Mounts, Own, Published, Server,
-        Service, Workers, client::mounts,
-    },
     remote_status::{Listening, RemoteStatus},
     samples::Samples,
     seats::Seats,
     signals::{self, Signals},
     socket_folder::SocketFolder,
     status,
-    storage::Machine,
     view::{self, Top, View},
 };
 
@@ -253,7 +251,7 @@ impl Hall {
         handle: &Handle,
         reactor: &Reactor,
         sockets: &Sockets,
-        own: &Own,
+        own: &Own<Coalesced>,
     ) -> Result<Option<Rc<mounts::Servers>>, Error> {
         let Some((remote, key)) = self.config.remote.as_ref().zip(self.key.as_ref()) else {
             return Ok(None);
@@ -262,7 +260,7 @@ impl Hall {
             let chosen = &self.config.ucx_variables;
             let workers = match address.carrier {
                 Carrier::Stream => None,
-                Carrier::Ucx => Some(Workers::for_client(handle, reactor, chosen)?),
+                Carrier::Ucx => Some(Workers::new(handle, reactor, chosen).map_err(Error::Ucx)?),
             };
             let (sockets, place) = (sockets.clone(), address.clone());
             let (key, own) = (key.clone(), own.clone());
@@ -289,7 +287,7 @@ struct Seat {
     machine: Machine,
     sockets: Sockets,
     server: Option<Rc<mounts::Servers>>,
-    own: Own,
+    own: Own<Coalesced>,
     /// Files served to daemons elsewhere.
     coalesced: Option<Coalesced>,
 }
@@ -437,7 +435,9 @@ impl Seat {
         let workers = match carrier {
             Carrier::Stream => None,
             Carrier::Ucx => {
-                Some(Workers::for_server(handle, &self.reactor, &hall.config.ucx_variables)?)
+                let workers = Workers::new(handle, &self.reactor, &hall.config.ucx_variables);
+                let workers = workers.map_err(Error::Ucx)?.for_server();
+                Some(workers.map_err(Error::setup("a UCX worker"))?)
             }
         };
         let listening = self.executor.run_until(self.sockets.listen(meeting));
@@ -446,7 +446,7 @@ impl Seat {
         let address = Address { place: listener.address().clone(), carrier: *carrier };
         let mut files = self.coalesced(serving, self.machine.at(place))?;
         if hall.config.own().is_some() {
-            files = files.taking_in(&hall.node, &self.core.handle);
+            files = files.taking_in(&hall.node.clients, &self.core.handle);
             self.coalesced = Some(files.clone());
         }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
@@ -454,7 +454,7 @@ impl Seat {
         let (key, folder) = records(serving)?;
         let handle = &self.core.handle;
         let folder = if hall.config.own().is_some() { folder.without_records() } else { folder };
-        let service = Service::new(handle.clone(), files, Box::new(folder), hall.fds);
+        let service = Service::recording_in(folder, handle.clone(), files, hall.fds);
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
         if hall.config.own().is_some() {

@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
+use coalesce::Coalesce;
 use executor::{Idle, QUIET};
+use remote::{Address, Spread};
 use uring::Choice;
 
-use crate::{
-    coalesce::Coalesce,
-    remote::{Address, Mount, Spread},
-};
+use crate::mounts::Mount;
 
 /// Staging memory of one session, bytes, unless somebody decides otherwise.
 pub const STAGING: u64 = 32 << 20;

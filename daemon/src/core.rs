@@ -7,14 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use executor::{Class, Handle, Idle, Notify, Registration};
+use executor::{Class, Handle, Idle, Notify, Registration, Reply};
 use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
 use crate::{
     drain::{self, Lines},
     file::OpenFile,
     lanes::Doorstep,
-    mail::Reply,
     node::{CoreReport, Mail, Node, Report},
     pace, registration,
     session::{Bells, Session},
@@ -265,7 +264,7 @@ async fn bury<S: SessionStorage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
         core.node.locker_ended();
         session.news.notify_all();
     }
-    core.node.bundles.end(session.id);
+    core.node.clients.bundles.end(session.id);
     core.node.count_ended(core.index, &session.count_up());
     if let Some(slot) = core.sessions.borrow_mut().get_mut(session.id as usize) {
         *slot = None;

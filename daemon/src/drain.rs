@@ -27,6 +27,7 @@ use std::rc::Rc;
 use executor::{Class, yield_now};
 use rustix::io::Errno;
 use shm::staging::{APPEND, Run};
+use storage::verdict::errno;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 
 use claim::LogClaim;
@@ -39,7 +40,6 @@ use crate::{
     session_storage::SessionStorage,
     statistics::TracedWork,
     trace::{Open, now_ns},
-    verdict::errno,
 };
 
 /// Most bytes of a unit.

@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
+use remote::Address;
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
 };
 use wire::{Invalid, Refusal};
 
-use crate::{Address, Serving, coalesce};
+use crate::Serving;
 
 /// Why a daemon cannot be started, or cannot be asked.
 #[derive(Debug)]

@@ -13,13 +13,11 @@ use std::{
 use executor::{Credit, Credits, Notify};
 use rustix::io::Errno;
 use shm::staging::{Corrupt, FileSlot};
+use storage::{Storage, names::Identity, segment::Segment, turns::Turns};
 use uring::Buffer;
 use wire::FileFlags;
 
-use crate::{
-    names::Identity, pace::Pace, readahead::Window, segment::Segment, storage::Storage,
-    turns::Turns,
-};
+use crate::{pace::Pace, readahead::Window};
 
 /// Where a file's log lies in the arena, bytes; no log when the length is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

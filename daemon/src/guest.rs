@@ -7,17 +7,16 @@ use std::{
     sync::Arc,
 };
 
-use executor::Class;
+use executor::{Class, Mailbox};
+use uring::{Reactor, Watch};
 use wire::{Refusal, VERSION, Welcome};
 
 use crate::{
     core::{Core, Departure},
     listener::Newcomer,
-    mail::Mailbox,
+    mounts::Mounts,
     peer::Process,
-    reactor::{Reactor, Watch},
     registration,
-    remote::Mounts,
     session::Session,
     socket,
 };

@@ -6,14 +6,13 @@
 
 use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Armed, Attendant, Credit, Found, SharedSource, Source};
+use executor::{Armed, Attendant, Credit, Found, Seldom, SharedSource, Source};
 use shm::{Board, LANES, SESSIONS_MAX, lane::SLOTS};
 
 use crate::{
     core::{Core, Departure},
     node::Node,
     pace, requests,
-    seldom::Seldom,
     session::Session,
     session_storage::SessionStorage,
 };

@@ -6,8 +6,7 @@
 use std::{os::fd::OwnedFd, rc::Rc};
 
 use executor::Notify;
-
-use crate::reactor::{Reactor, Watch};
+use uring::{Reactor, Watch};
 
 /// The other end of the launcher's pipe.
 #[derive(Debug)]

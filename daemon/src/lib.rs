@@ -2,14 +2,14 @@
 //!
 //! One executor per core, each with its own sessions; the first one also accepts connections. The
 //! way of a request: a client raises a bit of its executor's board, `lanes` takes the entries,
-//! `requests` checks and acknowledges them and runs them over trait `storage::Storage`, and
-//! `session` answers. The way of a staged write: a dirty mark, `pace` decides when its log is
+//! `requests` checks and acknowledges them and runs them over trait `storage::Storage` (`mounts`),
+//! and `session` answers. The way of a staged write: a dirty mark, `pace` decides when its log is
 //! written, `drain` writes it and releases the space.
 //!
 //! The way of a program that no client serves: the kernel asks `view`, which runs the same calls.
 //!
 //! A session, its files, and everything that happens to them stay on one executor. What executors
-//! share is in `node`; they talk through `mail`.
+//! share is in `node`, and so are the messages between them.
 //!
 //! # Trust
 //!
@@ -23,8 +23,6 @@ extern crate invariant;
 
 mod admission;
 mod assembly;
-mod bundles;
-mod coalesce;
 mod config;
 pub mod control;
 mod core;
@@ -33,38 +31,28 @@ mod drain;
 mod error;
 mod file;
 pub mod folder;
-mod grown;
 mod guest;
 mod hidden;
 mod lanes;
 mod launcher;
 mod life;
 mod listener;
-mod lock_call;
 mod locks;
-mod mail;
-mod names;
+mod mounts;
 mod namespace;
 mod node;
 mod pace;
 mod peer;
-mod place;
-mod reactor;
 mod readahead;
 mod registration;
 mod registry;
-mod regular;
-mod remote;
 mod remote_status;
 mod requests;
 mod samples;
 mod seats;
-mod segment;
-mod seldom;
 mod session;
 mod session_storage;
 mod settle;
-mod shares;
 mod signals;
 #[cfg(test)]
 mod simulation;
@@ -73,12 +61,7 @@ mod socket_folder;
 mod standby;
 mod statistics;
 mod status;
-mod storage;
-mod throttle;
 mod trace;
-mod turns;
-mod unaccepted;
-mod verdict;
 mod view;
 
 pub use admission::STAGING_MIN;
@@ -88,8 +71,8 @@ pub use config::{CORES_MAX, Config, LINGER, Remote, STAGING, Serving, Viewing};
 pub use error::{Error, Given};
 pub use executor::{Idle, QUIET};
 pub use hidden::Hidden;
-pub use regular::published;
-pub use remote::{Address, Mount, Spread};
+pub use mounts::Mount;
+pub use remote::{Address, Spread, published};
 pub use standby::{Standby, Waiting};
 pub use statistics::{Sample, Summary, Traced, TracedWork};
 pub use uring::Choice;

@@ -8,11 +8,12 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, first};
+use coalesce::Coalesced;
+use executor::{Class, first, lock};
 
 use crate::{
-    coalesce::Coalesced, core::Core, launcher::Launcher, listener::Attendance, mail::lock,
-    node::Mail, remote::Mounts, signals::Watched, socket, statistics::Loss, status, view::View,
+    core::Core, launcher::Launcher, listener::Attendance, mounts::Mounts, node::Mail,
+    signals::Watched, socket, statistics::Loss, status, view::View,
 };
 
 /// How often a daemon that is to end looks whether the last writer has left its views.

@@ -12,24 +12,22 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Notify, first};
+use executor::{Class, Mailbox, Notify, first, lock};
+use remote::Unaccepted;
 use rustix::process::geteuid;
-use uring::{Peer, peer_process};
+use storage::segment::Segment;
+use uring::{Peer, Reactor, Watch, peer_process};
 use wire::{Control, Greeting, Refusal, Role, VERSION, Welcome};
 
 use crate::{
     admission::Grant,
     core::Core,
     cores,
-    mail::{Mailbox, lock},
+    mounts::Mounts,
     node::Mail,
-    reactor::{Reactor, Watch},
-    remote::Mounts,
-    segment::Segment,
     socket::{self, Packet},
     statistics::Loss,
     status,
-    unaccepted::Unaccepted,
 };
 
 /// A connection that has not greeted after this is closed.

@@ -10,17 +10,19 @@ use std::rc::Rc;
 
 use executor::first;
 use rustix::io::Errno;
+use storage::{
+    lock_call::{LockCall, process_of},
+    verdict::{Verdict, errno},
+};
 use wire::{LockOwner, LockTerms};
 
 use crate::{
     core::Core,
     file::{OpenFile, Use},
-    lock_call::{LockCall, process_of},
     node::Mail,
     session::{Session, Ticket},
     session_storage::SessionStorage,
     settle,
-    verdict::{Verdict, errno},
 };
 
 /// Takes a lock for a client, or gives it up.

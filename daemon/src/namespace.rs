@@ -4,20 +4,22 @@
 
 use std::{ffi::CString, rc::Rc};
 
+use executor::lock;
 use rustix::{fs::OFlags, io::Errno};
 use shm::{LANE_BUFFER_LEN, copy};
+use storage::{
+    names::{NameCall, OpenCall},
+    verdict::{Verdict, errno},
+};
 use wire::{FileFlags, Request, Status};
 
 use crate::{
     core::Core,
     file::{Log, Origin},
-    mail::lock,
-    names::{NameCall, OpenCall},
     registration,
     session::{Session, Ticket},
     session_storage::SessionStorage,
     settle,
-    verdict::{Verdict, errno},
 };
 
 /// A checked request.
@@ -79,7 +81,7 @@ pub(crate) async fn run<S: SessionStorage>(
         Call::Name(mut call) => {
             if let NameCall::Lease { session, .. } = &mut call {
                 *session = ticket.session.id;
-                core.node.bundles.add(*session, &ticket.session.segment)?;
+                core.node.clients.bundles.add(*session, &ticket.session.segment)?;
             }
             // What was written before must be seen by this, and not undo it afterwards.
             if let NameCall::Truncate { path, .. }

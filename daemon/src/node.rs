@@ -9,18 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::Counters;
+use coalesce::Clients;
+use executor::{Counters, Mailbox, Reply, lock, reply};
 use serde::Serialize;
 use shm::{Board, JobShared, Ready};
 
 use crate::{
     admission::{Admission, Grant},
-    bundles::Bundles,
-    mail::{Mailbox, Reply, lock},
     registry::Registry,
     remote_status::{Listening, RemoteStatus},
     samples::Samples,
-    shares::Shares,
     statistics::Totals,
     trace::Trace,
 };
@@ -28,11 +26,10 @@ use crate::{
 /// Shared by all executors.
 #[derive(Debug)]
 pub(crate) struct Node {
-    job: shm::Job,
+    /// Those that make and read coalesced files, and what is shared with them.
+    pub(crate) clients: Arc<Clients>,
     /// Of a daemon that has servers.
     pub(crate) remote: Option<RemoteStatus>,
-    pub(crate) bundles: Bundles,
-    pub(crate) shares: Shares,
     /// By the folders whose files they hold.
     pub(crate) multifiles: BTreeMap<String, String>,
     /// The program that the daemon was started for.
@@ -153,10 +150,8 @@ impl Node {
         let seats = admission.seats();
         let (running, most) = (AtomicUsize::new(seats.count()), seats.most());
         Self {
-            job,
+            clients: Arc::new(Clients::new(job)),
             remote: None,
-            bundles: Bundles::default(),
-            shares: Shares::default(),
             multifiles: BTreeMap::new(),
             command: None,
             started_at: Instant::now(),
@@ -178,7 +173,7 @@ impl Node {
 
     /// The shared struct of the job's segment.
     pub(crate) fn shared(&self) -> &JobShared {
-        self.job.shared()
+        self.clients.shared()
     }
 
     /// The ready word of a session.
@@ -238,7 +233,11 @@ impl Node {
 
     /// Of sessions that have ended on executor `core`; for itself.
     pub(crate) fn ended(&self, core: usize) -> Totals {
-        self.ended.get(core).map(|ended| lock(ended).clone()).unwrap_or_default()
+        let mut totals = self.ended.get(core).map(|ended| lock(ended).clone()).unwrap_or_default();
+        if core == 0 {
+            totals.drain_errors += self.clients.errors();
+        }
+        totals
     }
 
     /// Counts a session that has ended, whose locks are gone.
@@ -255,7 +254,7 @@ impl Node {
     pub(crate) async fn ask_all<T>(&self, mail: impl Fn(Reply<T>) -> Mail) -> Vec<T> {
         let mut waiting = Vec::new();
         for mailbox in self.mail.iter().take(self.running.load(Ordering::Acquire)) {
-            let (reply, answer) = crate::mail::reply();
+            let (reply, answer) = reply();
             mailbox.send(mail(reply));
             waiting.push(answer);
         }

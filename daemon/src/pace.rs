@@ -79,7 +79,7 @@ impl<S: SessionStorage> OpenFile<S> {
 /// Follows up on a raised dirty bit: at once when no tick runs, else for what has much staged.
 pub(crate) fn marked<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
     if session.segment.shared().bundle.head() > 0 {
-        core.node.bundles.announce();
+        core.node.clients.bundles.announce();
     }
     if core.is_ticking.get() {
         session.is_marked.set(true);

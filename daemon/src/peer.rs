@@ -10,9 +10,10 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
+use storage::Machine;
 use wire::{FileFlags, Message, Registration};
 
-use crate::{remote::Located, socket, storage::Machine};
+use crate::{mounts::Located, socket};
 
 /// A message of a client.
 #[derive(Debug)]

@@ -9,13 +9,9 @@ use std::{cell::Cell, rc::Rc};
 
 use executor::{Class, yield_now};
 use rustix::io::Errno;
+use storage::verdict::{Verdict, errno};
 
-use crate::{
-    core::Core,
-    file::OpenFile,
-    session_storage::SessionStorage,
-    verdict::{Verdict, errno},
-};
+use crate::{core::Core, file::OpenFile, session_storage::SessionStorage};
 
 const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 8 << 20;

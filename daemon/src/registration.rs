@@ -6,23 +6,20 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use executor::Class;
+use executor::{Class, lock};
+use storage::{names::is_of_view, verdict::errno};
 use wire::{FileFlags, Registration};
 
 use crate::{
     core::{Core, Departure},
     drain,
     file::{Log, OpenFile, Origin},
-    locks,
-    mail::lock,
-    names::is_of_view,
-    pace,
+    locks, pace,
     peer::Incoming,
     registry::Opener,
     session::Session,
     session_storage::SessionStorage,
     settle,
-    verdict::errno,
 };
 
 /// Messages read at a time; the rest is announced again by the socket.

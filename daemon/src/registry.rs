@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::{names::Identity, segment::Segment};
+use storage::{names::Identity, segment::Segment};
 
 /// A registered file, as other executors know it.
 #[derive(Clone, Debug)]

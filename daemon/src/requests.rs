@@ -13,21 +13,22 @@ use std::{os::fd::AsFd as _, rc::Rc};
 use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::lane::Words;
+use storage::{
+    SHORT_LEN,
+    lock_call::LockCall,
+    names::{Attributes, Identity},
+    verdict::{Verdict, errno},
+};
 use wire::{Entry, FileSystem, Request, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
     core::{Core, Departure},
     drain,
     file::{Log, OpenFile, Piece},
-    lock_call::LockCall,
-    locks,
-    names::{Attributes, Identity},
-    namespace, readahead, registration,
+    locks, namespace, readahead, registration,
     session::{Session, Ticket},
     session_storage::SessionStorage,
     settle,
-    storage::SHORT_LEN,
-    verdict::{Verdict, errno},
 };
 
 /// Serves one entry, with one of the permits that its lane has, if it needs one.
@@ -150,7 +151,7 @@ fn check<S: SessionStorage>(
     let slot = match *request {
         Request::Nothing => return Ok(Work::Done(0)),
         Request::Share { number } => {
-            let shared = core.node.shares.get(number).ok_or(Errno::NOENT)?;
+            let shared = core.node.clients.shares.get(number).ok_or(Errno::NOENT)?;
             let sent = session.peer.send_shared(number, shared.as_fd());
             return sent.map(|()| Work::Done(0)).map_err(errno);
         }

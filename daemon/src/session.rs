@@ -13,17 +13,19 @@ use shm::{
     FILES, LANES,
     lane::{Responder, Reused, Words},
 };
+use storage::{
+    Storage,
+    segment::Segment,
+    verdict::{Verdict, value},
+};
 use wire::{Phase, Reply, is_sampled};
 
 use crate::{
     admission::Grant,
     file::OpenFile,
     peer::Peer,
-    segment::Segment,
     statistics::{Totals, TracedWork},
-    storage::Storage,
     trace::{Open, Trace, now_ns},
-    verdict::{Verdict, value},
 };
 
 pub(crate) use self::bells::Bells;

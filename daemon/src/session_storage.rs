@@ -4,8 +4,7 @@
 use std::io;
 
 use executor::Credits;
-
-use crate::{names::Identity, storage::Locking};
+use storage::{Locking, names::Identity};
 
 /// Storage that a daemon serves its clients from: files of this machine, and of servers.
 pub(crate) trait SessionStorage: Locking {

@@ -2,15 +2,10 @@
 
 use std::rc::Rc;
 
-use crate::{
-    core::Core,
-    drain,
-    mail::{self, lock},
-    names::Identity,
-    node::Mail,
-    registry::Opener,
-    session_storage::SessionStorage,
-};
+use executor::{lock, reply};
+use storage::names::Identity;
+
+use crate::{core::Core, drain, node::Mail, registry::Opener, session_storage::SessionStorage};
 
 /// Demotes every file open on an inode and drains it. On return everything accepted before the
 /// call is in the file.
@@ -44,7 +39,7 @@ pub(crate) async fn drain_all<S: SessionStorage>(core: &Rc<Core<S>>, openers: &[
     let mut elsewhere = Vec::new();
     for opener in openers.iter().filter(|opener| opener.core != core.index) {
         let Some(mailbox) = core.node.mailbox(opener.core) else { continue };
-        let (done, answer) = mail::reply();
+        let (done, answer) = reply();
         mailbox.send(Mail::Drain { session: opener.session, slot: opener.slot, done });
         elsewhere.push(answer);
     }

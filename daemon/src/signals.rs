@@ -15,8 +15,7 @@ use signal_hook::{
     flag,
     low_level::{pipe, unregister},
 };
-
-use crate::reactor::{Reactor, Watch};
+use uring::{Reactor, Watch};
 
 /// Has calls that make a file longer than may be fail, as on a full disk, instead of ending the
 /// daemon and with it the files of all its clients. That holds for segments, too.

@@ -4,43 +4,40 @@
 
 mod bells;
 mod client;
+mod disk;
 mod draining;
 mod intake;
 mod locked;
 mod model;
 mod stalled;
-mod storage;
 mod turns;
 
 use std::{
     cell::{Cell, RefCell},
-    ops::Range,
     panic::{self, AssertUnwindSafe},
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
-use executor::{
-    Class, Clock, Config, Credits, Executor, Handle, Instant, ManualClock, Park, PollLists, Unpark,
-};
+use executor::{Class, Clock, Config, Credits, Executor, Handle, PollLists, lock};
 use fastrand::Rng;
 use shm::lane::Requester;
+use simulated::{NoPark, SimClock, seeds};
+use storage::segment::Segment;
 
 use self::{
     client::{Client, Wire, WireEnd},
+    disk::{Disk, SimStorage},
     model::Model,
-    storage::{Disk, SimStorage},
 };
 use crate::{
     admission::Admission,
     core::{Core, Departure},
     lanes::Lanes,
-    mail::lock,
     node::Node,
     registration,
     seats::Seats,
-    segment::Segment,
     session::Session,
 };
 
@@ -60,40 +57,6 @@ fn daemon_keeps_its_promises_under_every_seed() {
             panic::resume_unwind(cause);
         }
     }
-}
-
-/// The seeds of a test: `SEED=n` repeats one, `ROUNDS=n` takes as many as wanted.
-pub(crate) fn seeds(count: u64) -> Range<u64> {
-    #[expect(clippy::disallowed_methods, reason = "whoever repeats a seed names it here")]
-    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let all = 0..number("ROUNDS").unwrap_or(count);
-    number("SEED").map_or(all, |seed| seed..seed + 1)
-}
-
-/// A clock that also moves a little whenever it is read, as machines do.
-#[derive(Default)]
-pub(crate) struct SimClock(pub(crate) ManualClock);
-
-impl Clock for SimClock {
-    fn now(&self) -> Instant {
-        self.0.advance(Duration::from_nanos(20));
-        self.0.now()
-    }
-}
-
-/// Executors here are turned by hand and never park.
-pub(crate) struct NoPark;
-
-impl Park for NoPark {
-    fn park(&mut self, _: Option<Duration>) {}
-
-    fn unparker(&self) -> Arc<dyn Unpark> {
-        Arc::new(Self)
-    }
-}
-
-impl Unpark for NoPark {
-    fn unpark(&self) {}
 }
 
 struct Simulation {

@@ -10,19 +10,19 @@ use std::{
     },
 };
 
-use executor::Handle;
+use coalesce::Coalesce;
+use executor::{Handle, lock};
+use remote::Traffic;
 use rustix::fs::{major, minor};
 use serde::Serialize;
 use shm::Cost;
 
 use crate::{
     Config,
-    coalesce::Coalesce,
     config::Remote,
-    mail::lock,
+    mounts::Mount,
     node::{CoreReport, Mail, Node},
-    remote::Mount,
-    remote_status::{Listening, RemoteStatus, Traffic},
+    remote_status::{Listening, RemoteStatus},
     samples::Samples,
     statistics::{Loss, Sample, Summary, Totals, peak_rss},
 };

@@ -1,7 +1,7 @@
 //! A mapped or coalesced folder as a file system, for programs that the library does not reach.
 //!
 //! The kernel asks by `/dev/fuse`, a source of the first executor like the lanes (`device`), and is
-//! answered by the same [`Storage`](crate::storage::Storage) as they are. A node of the kernel has
+//! answered by the same [`Storage`](storage::Storage) as they are. A node of the kernel has
 //! a path (`nodes`), which is what `Storage` takes; `names` has the calls on these, `files` those
 //! on open files, `locks` the locks.
 //!
@@ -36,9 +36,15 @@ use std::{
     rc::Rc,
 };
 
+use executor::lock;
 use fuse::{Attributes, Operation, ROOT, Request, Settings};
 use rustix::{fs::FileType, io::Errno};
-use uring::{Buffer, Pool, write_message};
+use storage::{
+    Storage as _,
+    names::{Identity, NameCall, show_in_view},
+    verdict::errno,
+};
+use uring::{Buffer, Pool, Reactor, write_message};
 use wire::Status;
 
 use self::{
@@ -48,17 +54,7 @@ use self::{
     mount::Mounted,
     nodes::Nodes,
 };
-use crate::{
-    Config,
-    core::Core,
-    mail::lock,
-    names::{Identity, NameCall, show_in_view},
-    reactor::Reactor,
-    remote::Mounts,
-    settle,
-    storage::Storage as _,
-    verdict::errno,
-};
+use crate::{Config, core::Core, mounts::Mounts, settle};
 
 /// Longest read or write.
 const TRANSFER_LEN_MAX: u32 = 1 << 20;

@@ -16,12 +16,12 @@ use shm::{
         doubt::{self, GROWN_MAX},
     },
 };
+use storage::grown;
 
 use super::{owe, plan};
 use crate::{
     core::{Core, Departure},
     file::OpenFile,
-    grown,
     session_storage::SessionStorage,
 };
 

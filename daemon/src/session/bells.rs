@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::Session;
-use crate::storage::Storage;
+use storage::Storage;
 
 /// Turns for which a client sleeps on after its first answer.
 const TURNS_MAX: u64 = 4;

@@ -12,15 +12,15 @@ use std::{
 };
 
 use shm::lane::Requester;
+use storage::segment::Segment;
 use wire::Request;
 
 use super::{
     client::{Wire, WireEnd},
-    storage::SimStorage,
+    disk::SimStorage,
 };
 use crate::{
     admission::Grant,
-    segment::Segment,
     session::{Bells, Session, Ticket},
 };
 

@@ -17,16 +17,16 @@ use shm::{
     lane::Requester,
     staging::{APPEND, FileSlot, Producer},
 };
+use storage::segment::Segment;
 use wire::{FileFlags, Phase, Registration, Reply, Request};
 
 use super::{
+    disk::{DEVICE, Open, SimStorage},
     model::{Model, REGION_LEN},
-    storage::{DEVICE, Open, SimStorage},
 };
 use crate::{
     node::Node,
     peer::{Incoming, Peer},
-    segment::Segment,
 };
 
 /// Length of every log. Slot `n`'s starts at `n * LOG_LEN`; behind the last one is scratch space.

@@ -9,7 +9,7 @@ use shm::{
 
 use super::{
     client::{Client, LOG_LEN},
-    storage::Open,
+    disk::Open,
 };
 
 /// Longest stop; a request that needs what a stopped client has written must not wait for its end.

@@ -2,23 +2,21 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Config, Credits, Executor, Source};
+use executor::{Config, Credits, Executor, Source, lock};
 use fastrand::Rng;
 use shm::{
     LANES,
     lane::{Requester, SLOTS},
 };
+use storage::segment::Segment;
 use wire::{FileFlags, Phase, Registration, Reply, Request};
 
 use super::{
     NoPark, SimClock, admission,
     client::{Wire, WireEnd},
-    storage::{Disk, Open, SimStorage},
+    disk::{Disk, Open, SimStorage},
 };
-use crate::{
-    core::Core, lanes::Lanes, mail::lock, node::Node, registration, segment::Segment,
-    session::Session,
-};
+use crate::{core::Core, lanes::Lanes, node::Node, registration, session::Session};
 
 /// A lane whose turn has come gets a quarter.
 const PERMITS: usize = 8;

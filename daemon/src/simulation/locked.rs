@@ -4,18 +4,18 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 
 use executor::Class;
 use rustix::io::Errno;
+use storage::lock_call::LockCall;
 use wire::{FileFlags, LockKind, LockOwner};
 
 use super::{
     Simulation,
     client::Wire,
+    disk::{DEVICE, Open, SimStorage},
     seeds,
-    storage::{DEVICE, Open, SimStorage},
 };
 use crate::{
     core::Core,
     file::{Log, OpenFile, Origin},
-    lock_call::LockCall,
     locks, registration,
     session::Session,
 };

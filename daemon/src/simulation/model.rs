@@ -6,7 +6,7 @@ use shm::staging::APPEND;
 
 use super::{
     CLIENTS,
-    storage::{Disk, Open, Stored},
+    disk::{Disk, Open, Stored},
 };
 
 /// A client writes only to its own region of a shared file.

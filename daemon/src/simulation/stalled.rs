@@ -8,7 +8,7 @@ use wire::FileFlags;
 use super::{
     Simulation,
     client::Wire,
-    storage::{DEVICE, Open},
+    disk::{DEVICE, Open},
 };
 use crate::{
     drain,

@@ -7,13 +7,11 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use storage::segment::Segment;
 use wire::FileFlags;
 
-use super::storage::{DEVICE, Open, SimStorage};
-use crate::{
-    file::{Log, OpenFile, Origin},
-    segment::Segment,
-};
+use super::disk::{DEVICE, Open, SimStorage};
+use crate::file::{Log, OpenFile, Origin};
 
 fn file(flags: FileFlags) -> Rc<OpenFile<SimStorage>> {
     let segment = Arc::new(Segment::create(1 << 20).expect("memfd").0);

@@ -5,13 +5,13 @@
 
 use std::{io, os::fd::AsFd as _, rc::Rc, time::Duration};
 
-use executor::{Armed, Class, Instant, Source};
+use executor::{Armed, Class, Instant, Seldom, Source};
 use fuse::{IN_HEADER_LEN, Operation, Request, WRITE_HEADER_LEN};
 use rustix::io::Errno;
-use uring::{Buffer, read_message};
+use storage::verdict::errno;
+use uring::{Buffer, Heeded, read_message};
 
 use super::View;
-use crate::{reactor::Heeded, seldom::Seldom, verdict::errno};
 
 /// How long after a request the next one is looked for at every turn.
 const ACTIVE: Duration = Duration::from_micros(500);

@@ -7,23 +7,22 @@ use std::{
     rc::Rc,
 };
 
+use executor::lock;
 use fuse::{Header, Open, Operation, Transfer};
 use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
 };
+use storage::{
+    Storage as _,
+    names::{Identity, OpenCall},
+    verdict::errno,
+};
 use uring::Buffer;
 use wire::{Listed, NameKind, SEEK_DATA, SEEK_HOLE, Status};
 
 use super::{Reply, View};
-use crate::{
-    mail::lock,
-    names::{Identity, OpenCall},
-    remote::Located,
-    settle,
-    storage::Storage as _,
-    verdict::errno,
-};
+use crate::{mounts::Located, settle};
 
 /// The open files and folders.
 #[derive(Default)]

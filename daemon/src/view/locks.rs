@@ -11,10 +11,11 @@ use std::{
 
 use fuse::Lock;
 use rustix::io::Errno;
+use storage::{Locking as _, lock_call::LockCall, verdict::errno};
 use wire::{LockKind, LockOwner, LockTerms};
 
 use super::{View, files::OpenFile};
-use crate::{lock_call::LockCall, node::Mail, storage::Locking as _, verdict::errno};
+use crate::node::Mail;
 
 /// The first number that no session has.
 const FIRST: u16 = 1024;

@@ -8,14 +8,14 @@ use rustix::{
     io::Errno,
     process::{getegid, geteuid},
 };
+use storage::{
+    Storage as _,
+    names::{Attributes, NameCall},
+    verdict::errno,
+};
 use wire::{FileSystem, NameKind, Status, Times};
 
 use super::{Reply, View, files::Named, is_regular, nodes::Leaf};
-use crate::{
-    names::{Attributes, NameCall},
-    storage::Storage as _,
-    verdict::errno,
-};
 
 /// Nanoseconds that say "now", and "as it is" (`utimensat(2)`).
 const NOW: i64 = (1 << 30) - 1;

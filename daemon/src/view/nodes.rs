@@ -12,9 +12,8 @@ use std::{
 
 use fuse::{Lookups, ROOT};
 use rustix::fs::FileType;
+use storage::names::{Identity, is_same};
 use wire::Status;
-
-use crate::names::{Identity, is_same};
 
 /// A name in a folder.
 type Name = (u64, Vec<u8>);

@@ -7,10 +7,11 @@ use crate::tidy::{COLUMNS_MAX, root, visit};
 
 /// Folders of the repository. What stands in backquotes, begins with one, and ends like a folder or
 /// a file, is a name.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 13] = [
     "client/",
     "transport/",
     "daemon/",
+    "storage/",
     "runtime/",
     "multifile/",
     "cli/",

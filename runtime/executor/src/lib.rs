@@ -18,12 +18,14 @@ mod handle;
 mod idle;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod mail;
 mod notify;
 mod park;
 mod poll_list;
 #[cfg(all(test, loom))]
 mod poll_list_loom_tests;
 mod savings;
+mod seldom;
 mod source;
 mod sync;
 mod task;
@@ -39,9 +41,12 @@ pub use executor::{Config, Executor, QUIET};
 pub use first::first;
 pub use handle::{Counters, Handle, Sleep, YieldNow, yield_now};
 pub use idle::Idle;
+pub use mail::{Mailbox, Reply, Waiting, reply};
 pub use notify::{Notified, Notify};
 pub use park::{Park, Unpark};
 pub use poll_list::{Attendant, Found, PollLists, Registration, SharedSource};
+pub use seldom::Seldom;
 pub use source::{Armed, Source, SourceId};
+pub use sync::lock;
 pub use time::{Clock, Instant, ManualClock};
 pub use vacancies::Vacancies;

@@ -18,6 +18,6 @@ use std::sync::PoisonError;
 ///
 /// For state that is consistent between any two statements, so that a panic elsewhere in a holder
 /// leaves nothing half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -29,6 +29,7 @@ mod operation;
 mod parker;
 mod plain;
 mod pool;
+mod reactor;
 mod ring;
 mod run;
 mod set_up;
@@ -56,5 +57,6 @@ pub use net::{
 pub use operation::FETCH_LEN_MAX;
 pub use parker::{EpollParker, Events, SystemClock};
 pub use pool::Pool;
+pub use reactor::{Heeded, Reactor, Watch};
 pub use slice::prefer_short_turns;
 pub use umask::with_umask;

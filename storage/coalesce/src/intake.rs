@@ -1,0 +1,470 @@
+//! Files that clients have made, written, and closed by their bundles, on the way to the multifile.
+//!
+//! Before anything is executed that somebody waits for, all that any client has published is
+//! [taken in](Intake::take_all): so a call sees whatever was done before it, by whomever. Between
+//! calls a tick takes in what has been closed. A file that was closed is made together with others
+//! ([`Volume::take_files`]). One that is still open is made as any other when somebody may look at
+//! it, when it gets old, and when the data log has no room left behind it.
+//!
+//! Names are different ones, because clients [claim](shm::Names) them. Where one is there all the
+//! same, its client has been asked to ask: the file that is there is opened then, or `EEXIST` is
+//! what it is told.
+
+mod claims;
+mod source;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, HashSet},
+    io, mem,
+    rc::Rc,
+    slice,
+    sync::Arc,
+    time::Duration,
+};
+
+use executor::{Class, Handle, first};
+use rustix::{fs::OFlags, io::Errno};
+use shm::{NAME_SLOTS, NameHash, Names};
+use storage::verdict::errno;
+use uring::{Buffer, Buffers};
+use wire::CreateFlags;
+
+use self::source::{Making, Source, State};
+use super::{dense::Small, file::Packed, places::Places, stream::Turn, volume::Volume};
+use crate::{bundles::Entry, clients::Clients};
+
+/// Time between two looks at what is published: what is found at one is in the multifile by the
+/// next, and no byte is to be older than 10 ms. Fewer looks take in more by as many calls.
+const TICK: Duration = Duration::from_millis(4);
+/// Looks in vain after which clients have to announce what they publish.
+const QUIET_TICKS: u32 = 3;
+/// Age from which a file that is still open is made: it was found by the last look.
+const OLD: Duration = Duration::from_millis(3);
+/// So is one if so much of the data log waits for it: one of so many parts.
+const FULL: u64 = 2;
+/// Slots that the set of names begins with, and by what it grows: a small one stays in all caches,
+/// and each page of it costs each client a fault.
+const FIRST_SLOTS: usize = if cfg!(test) { 64 } else { 1 << 16 };
+const GROWTH: usize = 4;
+/// Inode numbers that a client is granted at a time.
+const NUMBERS: u64 = 1 << 20;
+
+/// The way of bundles into multifiles.
+pub(crate) struct Intake {
+    clients: Arc<Clients>,
+    handle: Handle,
+    sources: RefCell<Vec<Rc<RefCell<Source>>>>,
+    /// Of bundles that were known when they were last looked at.
+    known: Cell<u64>,
+    /// Where clients find files at rest, if the kernel lets them.
+    pub(super) places: Option<Rc<Places>>,
+    turn: Turn,
+    /// Names that calls are about to make.
+    making: RefCell<HashMap<NameHash, usize>>,
+    /// Folders all of whose names are in the set.
+    listed: RefCell<HashMap<(u64, u64), Rc<Volume>>>,
+    /// Slots of the set of names, and the most that it may have.
+    slots: Cell<usize>,
+    slots_max: usize,
+}
+
+impl Intake {
+    /// That of a daemon, which takes in what it is told to.
+    pub(super) fn new(clients: &Arc<Clients>, handle: &Handle) -> Rc<Self> {
+        Self::knowing(clients, handle, NAME_SLOTS)
+    }
+
+    /// The same with room for so many names.
+    pub(super) fn knowing(clients: &Arc<Clients>, handle: &Handle, slots_max: usize) -> Rc<Self> {
+        let slots = FIRST_SLOTS.min(slots_max);
+        clients.shared().names.offer(slots);
+        Rc::new(Self {
+            clients: Arc::clone(clients),
+            handle: handle.clone(),
+            sources: RefCell::default(),
+            known: Cell::new(0),
+            places: Places::new(clients).inspect_err(why_unread).ok(),
+            turn: Turn::default(),
+            making: RefCell::default(),
+            listed: RefCell::default(),
+            slots: Cell::new(slots),
+            slots_max,
+        })
+    }
+
+    /// Takes in what is announced, too, from now on.
+    pub(super) fn start(self: Rc<Self>) -> Rc<Self> {
+        self.handle.spawn(Class::Latency, Rc::clone(&self).run());
+        self
+    }
+
+    /// Takes in what is announced, until nothing has come for a while.
+    async fn run(self: Rc<Self>) {
+        loop {
+            self.clients.bundles.announced().await;
+            let mut quiet = 0;
+            while quiet < QUIET_TICKS {
+                let has_come = self.take(false).await;
+                quiet = if has_come { 0 } else { quiet + 1 };
+                first(self.handle.sleep(TICK), self.clients.bundles.announced()).await;
+            }
+            let sources = self.sources.borrow().clone();
+            for source in &sources {
+                source.borrow().entry.shared().sleep();
+            }
+            // What was published before it was said that nobody looks.
+            if sources.iter().any(|source| !source.borrow().is_idle()) {
+                self.clients.bundles.announce();
+            }
+        }
+    }
+
+    fn names(&self) -> &Names {
+        &self.clients.shared().names
+    }
+
+    /// Has in the multifiles all that anybody has published, also of files that are still open.
+    pub(super) async fn take_all(&self) {
+        let is_known = self.known.get() == self.clients.bundles.count();
+        let is_idle =
+            |source: &Rc<RefCell<Source>>| source.try_borrow().is_ok_and(|source| source.is_idle());
+        // Files that are open as any other are up to date once their records are read.
+        if is_known && self.turn.is_free() && self.sources.borrow().iter().all(is_idle) {
+            return;
+        }
+        self.take(true).await;
+    }
+
+    /// Takes in what is published; returns whether there was something, or is.
+    pub(super) async fn take(&self, all: bool) -> bool {
+        let _taken = self.turn.take().await;
+        self.learn();
+        let sources = self.sources.borrow().clone();
+        let mut has_come = false;
+        for source in &sources {
+            has_come |= !source.borrow().is_idle();
+            self.read(source);
+        }
+        self.take_closed(&sources).await;
+        for source in &sources {
+            self.take_open(source, all).await;
+            source.borrow_mut().release();
+        }
+        self.forget_old();
+        has_come
+    }
+
+    /// Takes up bundles that have come.
+    fn learn(&self) {
+        let count = self.clients.bundles.count();
+        if self.known.get() == count {
+            return;
+        }
+        let mut sources = self.sources.borrow_mut();
+        for entry in self.clients.bundles.all() {
+            let is_known = sources.iter().any(|known| Arc::ptr_eq(&known.borrow().entry, &entry));
+            if !is_known {
+                sources.push(Rc::new(RefCell::new(Source::new(entry))));
+            }
+        }
+        self.known.set(count);
+    }
+
+    fn read(&self, source: &Rc<RefCell<Source>>) {
+        let mut source = source.borrow_mut();
+        if let Err(nonsense) = source.read(self.handle.now()) {
+            tracing::warn!("a client broke its bundle: {}", nonsense.0);
+            self.count_errors(1);
+            source.break_off();
+        }
+    }
+
+    /// Lets go of bundles whose clients are gone.
+    fn forget_old(&self) {
+        self.sources.borrow_mut().retain(|source| {
+            let source = source.borrow();
+            let is_over = source.is_over && source.files.is_empty() && !source.has_news();
+            if is_over {
+                self.clients.bundles.remove(&source.entry);
+            }
+            !is_over
+        });
+    }
+
+    /// Lets go of all, as a daemon that dies.
+    #[cfg(test)]
+    pub(super) fn forget(&self) {
+        self.sources.borrow_mut().clear();
+    }
+
+    // ---- files that are closed
+
+    /// Makes the files that were closed, those of each multifile together.
+    async fn take_closed(&self, sources: &[Rc<RefCell<Source>>]) {
+        let mut volumes: Vec<(Rc<Volume>, Batch)> = Vec::new();
+        for (index, source) in sources.iter().enumerate() {
+            let source = &mut *source.borrow_mut();
+            let whole = source.files.iter_mut().filter(|(_, file)| file.is_whole());
+            for (inode, file) in whole {
+                let is_its = |(volume, _): &(Rc<Volume>, Batch)| Rc::ptr_eq(volume, &file.volume);
+                let at = volumes.iter().position(is_its).unwrap_or_else(|| {
+                    volumes.push((Rc::clone(&file.volume), Batch::default()));
+                    volumes.len() - 1
+                });
+                let Some((volume, batch)) = volumes.get_mut(at) else { continue };
+                batch.add(volume, index, &source.entry, *inode, file);
+            }
+        }
+        for (volume, mut batch) in volumes.into_iter().filter(|(_, batch)| !batch.files.is_empty())
+        {
+            let taken = async {
+                let changing = volume.begin().await?;
+                volume.take_files(&changing, &mut batch.files, &batch.data).await
+            };
+            let taken = Box::pin(taken).await;
+            volume.show_calm();
+            if let Err(why) = taken {
+                tracing::debug!("{} files are not taken in together: {why}", batch.files.len());
+                batch.give_back(sources);
+            }
+        }
+        sources.iter().for_each(|source| source.borrow_mut().forget_taken());
+    }
+
+    // ---- files that are open
+
+    /// Makes files that are still open if `all`, or if it is time, and has their client hand them
+    /// over: whoever dies then leaves no part of a file that was closed. Also writes what has come
+    /// of those that are made, and forgets those that are closed.
+    async fn take_open(&self, source: &Rc<RefCell<Source>>, all: bool) {
+        let wanted: Vec<u64> = {
+            let (source, now) = (source.borrow(), self.handle.now());
+            let is_full = source.waiting() > source.entry.logs.data_len / FULL;
+            let all = all || is_full || source.is_over;
+            let is_due = |file: &Making| {
+                let is_old = now.saturating_since(file.since) >= OLD;
+                all || is_old || file.is_closed || !matches!(file.state, State::New)
+            };
+            source.files.iter().filter(|(_, file)| is_due(file)).map(|(inode, _)| *inode).collect()
+        };
+        let is_new = |inode: &u64| {
+            let source = source.borrow();
+            source.files.get(inode).is_some_and(|file| matches!(file.state, State::New))
+        };
+        if wanted.iter().any(is_new) {
+            // From here on its client waits, with each of these files, for what it has published.
+            source.borrow().entry.shared().recall();
+            self.read(source);
+            // Closed before its client knew of that: who dies now is to leave all of it or nothing.
+            self.take_closed(slice::from_ref(source)).await;
+        }
+        for inode in wanted {
+            self.advance(source, inode).await;
+            let mut source = source.borrow_mut();
+            let is_over = source.is_over;
+            let Some(file) = source.files.get(&inode) else { continue };
+            if !file.is_closed && !is_over {
+                continue;
+            }
+            let failure = match file.state {
+                State::Failed(why) if !file.is_told => Some(why),
+                _ => None,
+            };
+            source.files.remove(&inode);
+            failure.inspect(|why| self.tell(&source, *why));
+        }
+    }
+
+    /// Makes a file if it is not made yet, and writes to it what its client has written.
+    async fn advance(&self, source: &Rc<RefCell<Source>>, inode: u64) {
+        let (state, data, at) = {
+            let mut source = source.borrow_mut();
+            let Some(file) = source.files.get_mut(&inode) else { return };
+            let (pieces, at) = (mem::take(&mut file.pieces), file.written);
+            file.written = file.len;
+            let (state, data) = (file.state.clone(), source.buffers(&pieces));
+            (state, data.unwrap_or_default(), at)
+        };
+        let state = match state {
+            State::New => {
+                let made = Box::pin(self.make(source, inode)).await;
+                made.map_or_else(|why| State::Failed(errno(why)), State::Open)
+            }
+            state => state,
+        };
+        let written = match &state {
+            State::Open(file) => Box::pin(write(file, at, data)).await.map_err(errno),
+            _ => Ok(()),
+        };
+        let mut source = source.borrow_mut();
+        if let Some(file) = source.files.get_mut(&inode) {
+            file.state = written.map_or_else(State::Failed, |()| state);
+            file.is_told = written.is_err();
+        }
+        // One that could not be made its client asks about, or it is told when it is closed.
+        written.err().inspect(|why| self.tell(&source, *why));
+    }
+
+    /// Owes a client the error of bytes that are lost.
+    fn tell(&self, source: &Source, why: Errno) {
+        source.entry.shared().owe(why.raw_os_error().unsigned_abs());
+        self.count_errors(1);
+    }
+
+    /// Makes a file as any other, or opens the one that has its name.
+    async fn make(&self, source: &Rc<RefCell<Source>>, inode: u64) -> io::Result<Rc<Packed>> {
+        let (volume, folder, name, mode, how, time) = {
+            let source = source.borrow();
+            let file = source.files.get(&inode).ok_or(Errno::IO)?;
+            let name = file.name.clone();
+            (Rc::clone(&file.volume), file.folder, name, file.mode, file.how, file.time)
+        };
+        let is_sure = |file: &Making| file.is_sure;
+        if !source.borrow().files.get(&inode).is_some_and(is_sure) {
+            self.give_way(&volume, folder, &name).await?;
+        }
+        loop {
+            let found = volume.tree.borrow().find_in(folder, &name)?;
+            let made = match found.inode {
+                Some(_) if how.has(CreateFlags::EXCLUSIVE) => return Err(Errno::EXIST.into()),
+                Some(there) => {
+                    let truncates = how.has(CreateFlags::TRUNCATES);
+                    Packed::open_inode(&volume, there, truncates).await
+                }
+                None => Packed::create_as(&volume, inode, &found, mode, time).await,
+            };
+            match made {
+                // A call has made it meanwhile.
+                Err(why) if found.inode.is_none() && errno(&why) == Errno::EXIST => {}
+                made if how.has(CreateFlags::APPENDS) => {
+                    return Ok(Rc::new(made?.reopened(OFlags::WRONLY.union(OFlags::APPEND))));
+                }
+                made => return Ok(Rc::new(made?)),
+            }
+        }
+    }
+
+    fn count_errors(&self, count: u64) {
+        self.clients.count_errors(count);
+    }
+
+    /// Hands a file over that a client has made by its bundle: it does nothing more to it there.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be made, or be written.
+    pub(super) async fn hand_over(
+        &self,
+        volume: &Rc<Volume>,
+        inode: u64,
+        flags: OFlags,
+    ) -> io::Result<Packed> {
+        self.take(true).await;
+        let sources = self.sources.borrow().clone();
+        for source in sources {
+            let mut source = source.borrow_mut();
+            let is_its = |file: &Making| Rc::ptr_eq(&file.volume, volume) && !file.is_closed;
+            if !source.files.get(&inode).is_some_and(is_its) {
+                continue;
+            }
+            return match source.files.remove(&inode).map(|file| file.state) {
+                Some(State::Open(file)) => Ok(file.reopened(flags)),
+                Some(State::Failed(why)) => Err(why.into()),
+                _ => Err(Errno::IO.into()),
+            };
+        }
+        let read = Some(flags & OFlags::RWMODE).filter(|access| *access == OFlags::RDONLY);
+        let read = read.and_then(|_| Packed::read_by_client(volume, inode));
+        read.ok_or_else(|| Errno::STALE.into())
+    }
+
+    /// Somebody has opened an inode. A client that still writes to it by its bundle hands the file
+    /// over before its next write returns; what it has written is in there on return.
+    pub(super) async fn recall(&self, volume: &Rc<Volume>, inode: u64) {
+        let mut is_recalled = false;
+        for source in &*self.sources.borrow() {
+            let source = source.borrow();
+            let is_it = |file: &Making| match &file.state {
+                State::Open(open) => Rc::ptr_eq(&file.volume, volume) && open.inode() == inode,
+                _ => false,
+            };
+            if source.files.values().any(is_it) {
+                source.entry.shared().recall();
+                is_recalled = true;
+            }
+        }
+        if is_recalled {
+            self.take(true).await;
+        }
+    }
+}
+
+/// Files that are made together, and where they come from.
+#[derive(Default)]
+struct Batch {
+    files: Vec<Small>,
+    /// Bytes of all of them.
+    data: Vec<Buffer>,
+    names: HashSet<NameHash>,
+    /// The source of each.
+    origins: Vec<usize>,
+}
+
+impl Batch {
+    /// Takes a file, if its name is free.
+    fn add(&mut self, volume: &Volume, index: usize, entry: &Entry, inode: u64, file: &mut Making) {
+        let tree = volume.tree.borrow();
+        let (folder, mode, time, start) = (file.folder, file.mode, file.time, self.data.len());
+        // One whose name only hashes as another's is made by itself.
+        let mut is_other = || self.names.insert(NameHash::new(tree.key_of(folder), &file.name));
+        if !tree.is_free_in(folder, &file.name) || !is_other() {
+            return;
+        }
+        if source::add_buffers(entry, &file.pieces, &mut self.data).is_none() {
+            self.data.truncate(start);
+            return;
+        }
+        let (data, name) = (start..self.data.len(), file.name.clone());
+        file.is_taken = true;
+        self.files.push(Small { inode, folder, name, mode, time, data });
+        self.origins.push(index);
+    }
+
+    /// The files are made one by one, and each that cannot be is told of.
+    fn give_back(self, sources: &[Rc<RefCell<Source>>]) {
+        for (Small { inode, .. }, index) in self.files.into_iter().zip(self.origins) {
+            let Some(source) = sources.get(index) else { continue };
+            if let Some(file) = source.borrow_mut().files.get_mut(&inode) {
+                file.is_taken = false;
+            }
+        }
+    }
+}
+
+impl Making {
+    /// True if all of it is published, its name is its own, and none of it is in the multifile.
+    fn is_whole(&self) -> bool {
+        self.is_closed && self.is_sure && matches!(self.state, State::New)
+    }
+}
+
+fn why_unread(why: &io::Error) {
+    tracing::info!("clients ask for every file that they read: {why}");
+}
+
+/// Writes all of `data` at `at`.
+async fn write(file: &Packed, mut at: u64, data: Vec<Buffer>) -> io::Result<()> {
+    for piece in data {
+        let mut rest = Some(Buffers::from(piece));
+        while let Some(buffers) = rest {
+            let len = file.write(at, &buffers).await?;
+            if len == 0 {
+                return Err(Errno::NOSPC.into());
+            }
+            at += len as u64;
+            rest = buffers.suffix(len);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Small files that come together, with all their bytes: next to each other in a dense file, and
+//! what lies next to each other in memory by one write.
+
+use std::io;
+
+use multifile::journal::SlotBytes;
+use rustix::io::Errno;
+use storage::Machine;
+use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap};
+
+use super::{member::Member, shape::DENSE_UNIT, stream::write_all, volume::Volume};
+
+/// The most bytes that are written at a time.
+const PIECE_LEN: usize = 1 << 20;
+
+impl Volume {
+    /// Keeps streams whose bytes are all there, small ones next to each other; adds their tasks to
+    /// `tasks`, also if it fails: then those are nobody's. None is empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing.
+    pub(super) async fn keep(&self, all: &[&[Buffer]], tasks: &mut Vec<u64>) -> io::Result<()> {
+        let lens: Vec<u64> = all.iter().map(|data| len_of(data)).collect();
+        let _taken = self.placing.take().await;
+        let mut done = 0;
+        while let Some(len) = lens.get(done) {
+            if *len >= self.shape.small_len {
+                let task = self.free_task().await?;
+                tasks.push(task);
+                self.keep_long(task, all.get(done).copied().unwrap_or_default()).await?;
+                done += 1;
+                continue;
+            }
+            let member = self.dense_member(*len).await?;
+            let mut left = self.shape.dense_len.saturating_sub(self.dense_end(&member));
+            let fits = |len: &&u64| {
+                let rest = left.checked_sub(len.next_multiple_of(u64::from(DENSE_UNIT)));
+                left = rest.unwrap_or(0);
+                rest.is_some() && **len < self.shape.small_len
+            };
+            let most = usize::try_from(member.unplaced.get()).unwrap_or(usize::MAX);
+            let rest = lens.get(done..).unwrap_or_default().iter().take(most);
+            let now: Vec<u64> = rest.take_while(fits).copied().collect();
+            // That it fits was seen without what rounds it up.
+            let end = done + now.len().max(1);
+            let now = lens.get(done..end).unwrap_or_default();
+            let first = self.place_next(&member, now, true).await?;
+            tasks.extend((first..).take(now.len()));
+            self.fill(&member, first, all.get(done..end).unwrap_or_default()).await?;
+            done = end;
+        }
+        debug_assert_eq!(done, all.len(), "every file is kept once");
+        Ok(())
+    }
+
+    /// Writes all of a long stream.
+    async fn keep_long(&self, task: u64, data: &[Buffer]) -> io::Result<()> {
+        let (stream, mut at) = (self.stream(task)?, 0);
+        for piece in data {
+            let mut rest = Some(Buffers::from(piece.clone())).filter(|piece| !piece.is_empty());
+            while let Some(bytes) = rest {
+                let Some(len @ 1..) = stream.write(self.machine(), at, &bytes).await? else {
+                    return Err(Errno::NOSPC.into());
+                };
+                at += len as u64;
+                rest = bytes.suffix(len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes streams that follow each other in a dense file, and then that they are there.
+    async fn fill(&self, member: &Member, first: u64, all: &[&[Buffer]]) -> io::Result<()> {
+        let streams = (first..).take(all.len()).map(|task| self.stream(task));
+        let streams = streams.collect::<io::Result<Vec<_>>>()?;
+        let mut runs: Vec<Run> = Vec::new();
+        for (stream, data) in streams.iter().zip(all) {
+            let mut at = stream.reach().0;
+            for piece in data.iter().filter(|piece| !piece.is_empty()) {
+                if !runs.last_mut().is_some_and(|run| run.take(at, piece)) {
+                    runs.push(Run::starting(at, piece));
+                }
+                at += piece.len() as u64;
+            }
+        }
+        // A server takes several at a time, and one that is busy takes long for each.
+        let written = runs.into_iter().map(|run| run.write(self.machine(), &member.data));
+        executor::all(written).await.into_iter().collect::<io::Result<()>>()?;
+        let Some(slots_at) = streams.first().map(|stream| stream.slot_at()) else { return Ok(()) };
+        let mut slots = Vec::with_capacity(streams.len() * size_of::<SlotBytes>());
+        for (stream, data) in streams.iter().zip(all) {
+            slots.extend_from_slice(&stream.slot(len_of(data)));
+        }
+        let slots = Buffer::from(slots);
+        write_all(self.machine(), &member.journal()?, slots_at?, &slots).await?;
+        streams.iter().zip(all).for_each(|(stream, data)| stream.is_written(len_of(data)));
+        Ok(())
+    }
+}
+
+fn len_of(data: &[Buffer]) -> u64 {
+    data.iter().map(|piece| piece.len() as u64).sum()
+}
+
+/// Bytes that go next to each other in a file.
+#[derive(Debug)]
+struct Run {
+    at: u64,
+    len: usize,
+    buffers: Vec<Buffer>,
+}
+
+impl Run {
+    fn starting(at: u64, piece: &Buffer) -> Self {
+        Self { at, len: piece.len(), buffers: vec![piece.clone()] }
+    }
+
+    /// Takes what goes at `at`, if it continues what is there and that does not get too much.
+    fn take(&mut self, at: u64, piece: &Buffer) -> bool {
+        let gap = at.checked_sub(self.at + self.len as u64);
+        let gap = gap.and_then(|gap| usize::try_from(gap).ok());
+        let Some(gap) = gap.filter(|gap| *gap < DENSE_UNIT as usize) else { return false };
+        let len = self.len + gap + piece.len();
+        if len > PIECE_LEN.max(piece.len()) {
+            return false;
+        }
+        // As it lies in memory, with what is between.
+        let joined = self.buffers.last().and_then(|last| last.joined(gap, piece));
+        if let Some((last, joined)) = self.buffers.last_mut().zip(joined) {
+            *last = joined;
+        } else if self.buffers.len() + 2 > BUFFER_COUNT_MAX {
+            return false;
+        } else {
+            if gap > 0 {
+                self.buffers.push(Heap::buffer(gap));
+            }
+            self.buffers.push(piece.clone());
+        }
+        self.len = len;
+        true
+    }
+
+    async fn write(self, machine: &Machine, file: &uring::File) -> io::Result<()> {
+        let mut rest = Buffers::new(self.buffers);
+        let mut at = self.at;
+        while let Some(bytes) = rest {
+            let len = machine.write_whole(file, at, bytes.clone()).await?;
+            if len == 0 {
+                return Err(Errno::NOSPC.into());
+            }
+            at += len as u64;
+            rest = bytes.suffix(len);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! A physical file of a multifile that is being written.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+};
+
+use rustix::io::Errno;
+use storage::{Machine, Storage as _};
+
+use super::{rest::Chunks, stream::Turn};
+
+/// A physical file.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// In the set.
+    pub(super) number: u32,
+    pub(super) data: uring::File,
+    /// Once there is one: nothing is written before.
+    journal: RefCell<Option<uring::File>>,
+    data_at: u64,
+    skip: u64,
+    /// Blocks of every task that the file is long enough for.
+    rows: Cell<u64>,
+    turn: Turn,
+    /// The first of its tasks, counted over the set.
+    pub(super) first_task: u64,
+    /// Each of its streams is in one short chunk, or has none.
+    pub(super) is_packed: bool,
+    /// Tasks that get a chunk when they get a stream: the last ones.
+    pub(super) unplaced: Cell<u64>,
+    /// It was on the disk when the set counted it, or has been synced since.
+    is_durable: Cell<bool>,
+}
+
+impl Member {
+    /// A physical file with so many blocks of every task; all of it is on the disk.
+    pub(super) fn new(
+        number: u32,
+        first_task: u64,
+        data: uring::File,
+        data_at: u64,
+        skip: u64,
+        rows: u64,
+    ) -> Self {
+        Self {
+            number,
+            data,
+            journal: RefCell::default(),
+            data_at,
+            skip,
+            rows: Cell::new(rows),
+            turn: Turn::default(),
+            first_task,
+            is_packed: false,
+            unplaced: Cell::new(0),
+            is_durable: Cell::new(true),
+        }
+    }
+
+    /// The same of which nothing may be on the disk.
+    pub(super) fn fresh(self) -> Self {
+        Self { is_durable: Cell::new(false), ..self }
+    }
+
+    /// The same with streams in one short chunk each, and so many tasks without a chunk.
+    pub(super) fn packed(self, unplaced: u64) -> Self {
+        Self { is_packed: true, unplaced: Cell::new(unplaced), ..self }
+    }
+
+    /// Its chunks, with what its streams reach of them.
+    pub(super) fn chunks(&self, reaches: impl Iterator<Item = (u64, u64, u64)>) -> Chunks {
+        Chunks { data_at: self.data_at, skip: self.skip, tasks: reaches.collect() }
+    }
+
+    pub(super) fn begin(&self, journal: uring::File) {
+        *self.journal.borrow_mut() = Some(journal);
+    }
+
+    /// Returns the journal, which has the lengths of its streams.
+    pub(super) fn journal(&self) -> io::Result<uring::File> {
+        self.journal.borrow().clone().ok_or_else(|| Errno::ROFS.into())
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.rows.get()
+    }
+
+    /// Makes the file long enough for so many blocks: what nobody writes there is to read as zeros.
+    pub(super) async fn lengthen(&self, machine: &Machine, rows: u64) -> io::Result<()> {
+        debug_assert!(!self.is_packed, "a dense member ends where its last chunk does");
+        if self.rows.get() >= rows {
+            return Ok(());
+        }
+        let _taken = self.turn.take().await;
+        if self.rows.get() >= rows {
+            return Ok(());
+        }
+        // The one of the names gets twice as long, seldom: where the file system is another node's
+        // that waits for all writes.
+        let ahead = if self.number == 0 { self.rows.get().saturating_mul(2) } else { rows };
+        if ahead <= rows || self.lengthen_to(machine, ahead).await.is_err() {
+            self.lengthen_to(machine, rows).await?;
+        }
+        Ok(())
+    }
+
+    async fn lengthen_to(&self, machine: &Machine, rows: u64) -> io::Result<()> {
+        let len = rows.checked_mul(self.skip).and_then(|len| len.checked_add(self.data_at));
+        let len = len.filter(|len| i64::try_from(*len).is_ok()).ok_or(Errno::FBIG)?;
+        machine.truncate(&self.data, len).await?;
+        self.rows.set(rows);
+        Ok(())
+    }
+
+    pub(super) async fn sync(&self, machine: &Machine, data_only: bool) -> io::Result<()> {
+        machine.sync(&self.data, data_only).await?;
+        let journal = self.journal.borrow().clone();
+        match journal {
+            Some(journal) => machine.sync(&journal, data_only).await,
+            None => Ok(()),
+        }?;
+        self.is_durable.set(true);
+        Ok(())
+    }
+
+    /// Nothing of it may be on the disk.
+    pub(super) fn may_be_lost(&self) -> bool {
+        !self.is_durable.get()
+    }
+}

@@ -1,0 +1,323 @@
+//! A multifile on the way to the daemon that is to write it: made, or found, repaired, and read.
+
+use std::{
+    ffi::OsString,
+    fs,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    io,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use multifile::{
+    Disk, Growing, Held, Options, Peek,
+    catalogue::{self, Catalogue, Node, Time, Unreadable},
+    name::journal,
+};
+use rustix::{
+    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat},
+    io::Errno,
+    process::{getegid, geteuid},
+};
+use storage::place::Place;
+
+use super::{shape::Shape, tasks, tree::FOLDER, unfit::Unfit};
+
+/// Permissions of a file.
+const PERMISSIONS: u32 = 0o666;
+/// That anybody may write it.
+const WRITING: u32 = 0o222;
+
+/// Names that are said of files that have lost something.
+const NAMES_SAID: usize = 20;
+
+/// A multifile that was opened.
+pub(super) struct Opened {
+    /// Keeps others from writing it.
+    pub(super) lock: OwnedFd,
+    pub(super) growing: Growing<Disk>,
+    /// Of all streams, bytes.
+    pub(super) lens: Vec<u64>,
+    /// Where each block of each stream ends in it; nothing is said of full ones.
+    pub(super) ends: Vec<Vec<u64>>,
+    pub(super) catalogue: Catalogue,
+    /// Where in their stream the names begin and end; nowhere if the first task is a file, too.
+    pub(super) names: (u64, u64),
+    /// They are not written yet.
+    pub(super) is_new: bool,
+    /// Nothing was there before.
+    pub(super) is_made: bool,
+    /// It is to be closed, whether it is changed or not.
+    pub(super) was_unclosed: bool,
+    /// It may be written.
+    pub(super) is_writable: bool,
+}
+
+/// Where a multifile is: a name in an open folder, wherever that is moved to.
+#[derive(Clone, Debug)]
+pub(super) struct Home {
+    folder: Arc<OwnedFd>,
+    name: OsString,
+    /// The name may be a link: only the user has chosen it.
+    is_followed: bool,
+    /// For people.
+    pub(super) path: PathBuf,
+}
+
+impl Home {
+    /// Finds the folder of the multifile at `path`, and keeps its files out of clients' reach.
+    pub(super) fn find(place: &Place, path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
+        let (folder, is_below) = place.folder_of(path)?;
+        place.reserve(folder.as_fd(), name.as_encoded_bytes())?;
+        let (folder, path) = (Arc::new(folder), path.to_owned());
+        Ok(Self { folder, name, is_followed: !is_below, path })
+    }
+
+    fn open(&self, flags: OFlags) -> io::Result<fs::File> {
+        let links = if self.is_followed { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let (flags, mode) = (flags | links | OFlags::CLOEXEC, Mode::from_bits_retain(0o666));
+        let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
+        Ok(openat(&self.folder, &self.name, flags, mode)?.into())
+    }
+
+    fn disk(&self, mode: u32) -> Disk {
+        let disk = Disk::at(Arc::clone(&self.folder)).making(mode);
+        if self.is_followed { disk } else { disk.without_links() }
+    }
+
+    /// Removes a multifile that holds nothing, with its journal.
+    pub(super) fn forget(&self) {
+        for name in [Path::new(&self.name), &journal(Path::new(&self.name))] {
+            unlinkat(&self.folder, name, AtFlags::empty()).ok(); // It may not be there yet.
+        }
+    }
+}
+
+fn options(name: &OsString) -> Options {
+    // What is on the disk was asked for by `fsync`, as with any file.
+    Options { name: Some(name.as_encoded_bytes().to_vec()), ..Options::default() }
+}
+
+/// Opens a multifile, or makes it. One that could not be made is not there; one that may not be
+/// written, or is not to be, is opened to be read.
+pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result<Opened> {
+    if is_read_only {
+        let file = home.open(OFlags::RDONLY | OFlags::NONBLOCK)?; // It may be a pipe.
+        return take(file, home, shape, Some(Errno::ROFS.into()));
+    }
+    match home.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+        made => {
+            let made = made?;
+            let _locked = made.try_clone()?;
+            let opened = take(made, home, shape, None);
+            let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
+            if opened.as_ref().is_err_and(|why| !is_taken(why)) {
+                home.forget();
+            }
+            return opened.map(|opened| Opened { is_made: true, ..opened });
+        }
+    }
+    let found = home.open(OFlags::RDWR);
+    let refusal = match found.and_then(|file| Ok((file.metadata()?.mode() & WRITING, file))) {
+        Ok((0, _)) => Errno::ACCESS.into(), // Root may all the same.
+        Ok((_, file)) => return take(file, home, shape, None),
+        Err(why) => why,
+    };
+    if !matches!(Errno::from_io_error(&refusal), Some(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {
+        return Err(refusal);
+    }
+    // It may be a pipe.
+    match home.open(OFlags::RDONLY | OFlags::NONBLOCK) {
+        Ok(file) => take(file, home, shape, Some(refusal)),
+        Err(_) => Err(refusal),
+    }
+}
+
+/// Opens the multifile that begins with `file`; makes it if that is empty. It is only read if there
+/// is a `refusal` to write it.
+fn take(
+    file: fs::File,
+    home: &Home,
+    shape: &Shape,
+    refusal: Option<io::Error>,
+) -> io::Result<Opened> {
+    if !file.metadata()?.is_file() {
+        return Err(Unfit::Special.into());
+    }
+    let (is_writable, path) = (refusal.is_none(), &*home.path);
+    lock(&file, path, is_writable)?;
+    let found = file.metadata()?;
+    // A daemon has no umask any more when it makes the next of its files: they are as the first.
+    let (disk, options) = (home.disk(found.mode() & PERMISSIONS), options(&home.name));
+    let name = Path::new(&home.name);
+    let make = |file: fs::File| match refusal {
+        None => make(&disk, &home.name, file.into(), shape),
+        Some(refusal) => Err(refusal),
+    };
+    if found.len() == 0 {
+        return make(file);
+    }
+    // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
+    let of_set = |error| Unfit::of_set(path, error);
+    let Peek { head, is_blank } = Growing::peek(&disk, name).map_err(of_set)?;
+    match catalogue::records_at(&head) {
+        // Who was making it died before it had a name.
+        Err(Unreadable::NoNames) if is_blank => return make(file),
+        Err(Unreadable::NoNames) if !is_writable => return read_tasks(file, home),
+        at => drop(at.map_err(why)?),
+    }
+    let opened = if is_writable {
+        Growing::open(&disk, name, &options)
+    } else {
+        Growing::open_to_read(&disk, name, &options)
+    };
+    let (growing, Held { mut lens, was_unclosed, damaged }) = opened.map_err(of_set)?;
+    if was_unclosed {
+        tracing::warn!("{} was never closed: what was completed is there", path.display());
+    }
+    if !is_writable {
+        tracing::warn!("{} may not be written: its files are only read", path.display());
+    }
+    let names = growing.names(lens.first().copied().unwrap_or(0)).map_err(of_set)?;
+    let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
+    if damaged.contains(&catalogue::TASK) {
+        tracing::warn!("{}: what was last done to its names is lost", path.display());
+    }
+    if let Some(names) = names_of(&catalogue, &damaged) {
+        tracing::warn!("{}: the ends of these files are lost: {names}", path.display());
+    }
+    let names = (catalogue::records_at(&names).map_err(why)?, len as u64);
+    if let Some(len) = lens.first_mut() {
+        *len = names.1;
+    }
+    Ok(Opened {
+        lock: file.into(),
+        growing,
+        lens,
+        ends: Vec::new(),
+        catalogue,
+        names,
+        is_new: false,
+        is_made: false,
+        was_unclosed,
+        is_writable,
+    })
+}
+
+/// Where a stream with so many bytes in each block ends in each of them.
+fn ends(used: &[u64]) -> Vec<u64> {
+    let sum = |end: &mut u64, len: &u64| {
+        *end = end.saturating_add(*len);
+        Some(*end)
+    };
+    used.iter().scan(0, sum).collect()
+}
+
+/// Opens a multifile without names, one of SIONlib's: it is only read.
+fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
+    lock(&file, &home.path, false)?;
+    let (disk, name) = (home.disk(0), Path::new(&home.name));
+    let opened = Growing::open_streams(&disk, name, &options(&home.name));
+    let (growing, streams) = opened.map_err(|error| Unfit::of_set(&home.path, error))?;
+    let ends: Vec<_> = streams.iter().map(|used| ends(used)).collect();
+    tracing::warn!(
+        "{} has no names of files: its tasks are shown by their numbers, to be read",
+        home.path.display()
+    );
+    let catalogue = tasks::catalogue(&growing, &file.metadata()?).ok_or(Unfit::Names)?;
+    Ok(Opened {
+        lock: file.into(),
+        growing,
+        lens: ends.iter().map(|ends| ends.last().copied().unwrap_or(0)).collect(),
+        ends,
+        catalogue,
+        names: (0, 0),
+        is_new: false,
+        is_made: false,
+        was_unclosed: false,
+        is_writable: false,
+    })
+}
+
+/// Some names of files whose bytes these tasks have, for people; `None`: there are no such files.
+fn names_of(catalogue: &Catalogue, tasks: &[usize]) -> Option<String> {
+    let is_one = |inode| {
+        let task = catalogue.node(inode).and_then(|node| node.task);
+        task.is_some_and(|task| tasks.contains(&usize::try_from(task).unwrap_or(usize::MAX)))
+    };
+    if !catalogue.nodes().any(|(inode, _)| is_one(inode)) {
+        return None;
+    }
+    let mut names: Vec<_> = catalogue.paths().unwrap_or_default();
+    names.retain(|(_, inode)| is_one(*inode));
+    let said = names.iter().take(NAMES_SAID).map(|(name, _)| String::from_utf8_lossy(name));
+    let said = said.collect::<Vec<_>>().join(", ");
+    Some(match names.len().saturating_sub(NAMES_SAID) {
+        0 => said,
+        more => format!("{said}, and {more} more"),
+    })
+}
+
+/// Keeps out who would write the multifile, and with `is_writable` also who would read it.
+fn lock(file: &fs::File, path: &Path, is_writable: bool) -> io::Result<()> {
+    let how = if is_writable {
+        FlockOperation::NonBlockingLockExclusive
+    } else {
+        FlockOperation::NonBlockingLockShared
+    };
+    match flock(file, how) {
+        Err(Errno::AGAIN) => Err(Unfit::Taken.into()),
+        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
+            tracing::warn!(
+                "its file system knows no locks: see to it that nobody else writes {}",
+                path.display()
+            );
+            Ok(())
+        }
+        locked => Ok(locked?),
+    }
+}
+
+fn why(unreadable: Unreadable) -> io::Error {
+    let why = match unreadable {
+        Unreadable::NoNames => Unfit::NoNames,
+        Unreadable::Version => Unfit::Later,
+        Unreadable::Damaged => Unfit::Names,
+    };
+    why.into()
+}
+
+fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: &Shape) -> io::Result<Opened> {
+    let growing = Growing::create(disk, Path::new(name), shape.first, &options(name))?;
+    let (number, now) = (RandomState::new().build_hasher().finish(), now());
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
+    let (lens, catalogue) =
+        (vec![0; shape.first.task_count as usize], Catalogue::new(number, root));
+    let names = (catalogue::HEAD_LEN as u64, 0);
+    Ok(Opened {
+        lock,
+        growing,
+        lens,
+        ends: Vec::new(),
+        catalogue,
+        names,
+        is_new: true,
+        is_made: false,
+        was_unclosed: false,
+        is_writable: true,
+    })
+}
+
+/// The time.
+pub(super) fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
+}

@@ -1,0 +1,397 @@
+//! Files at rest, which clients of this node read without asking: the table of places
+//! (`docs/reference/protocol.md`, section 10).
+//!
+//! A file is at rest while no call is about it and nobody has it open to be written. Whoever is
+//! about to change a file [disturbs](Volume::disturb) it first, for as long as that takes: its
+//! entry is hidden before anything changes, and shown again once nobody disturbs it and everything
+//! that was changed is written. Clients that read by the entry then ask; their files are kept for
+//! them, also without a name.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::{HashMap, HashSet},
+    hint, io,
+    os::fd::{AsRawFd as _, OwnedFd},
+    rc::Rc,
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use shm::NameHash;
+use storage::names::{Identity, device_of};
+use wire::{Place, PlaceName};
+
+use super::{
+    dense::Small,
+    inodes::Live,
+    tree::{Found, NamedFile, Tree},
+    volume::Volume,
+};
+use crate::{bundles::Entry, clients::Clients};
+
+/// Physical files that clients read; bytes in others are asked for.
+const SOURCES_MAX: usize = wire::SOURCES_MAX;
+/// Address space that a table leaves for everything else, bytes.
+const LEFT_MIN: usize = 64 << 20;
+
+/// The table, and what is in it.
+pub(super) struct Places {
+    clients: Arc<Clients>,
+    table: shm::Places,
+    /// Entries of files, and the hashes that lead there, by multifile and inode.
+    known: RefCell<HashMap<Identity, (u32, u64)>>,
+    /// Entries that were given back, and how many there have been.
+    free: RefCell<Vec<u32>>,
+    used: Cell<u32>,
+    /// Files of clients that read by entries which were hidden meanwhile.
+    kept: RefCell<Vec<Kept>>,
+    /// Numbers of physical files, by multifile and place in that; `None`: it cannot be shared.
+    sources: RefCell<HashMap<(u64, u32), Option<u16>>>,
+}
+
+/// A file that a client reads.
+struct Kept {
+    client: Arc<Entry>,
+    slot: u32,
+    entry: u32,
+    live: Rc<Live>,
+}
+
+/// Files of one multifile that are at rest, and that are not.
+#[derive(Default)]
+pub(super) struct Resting {
+    places: OnceCell<Rc<Places>>,
+    /// Folders whose files are shown.
+    folders: RefCell<HashSet<u64>>,
+    /// How many calls and open files disturb an inode.
+    disturbed: RefCell<HashMap<u64, usize>>,
+    /// Inodes that nobody disturbs any more, with a name if they have got one.
+    calm: RefCell<Vec<(u64, Option<Name>)>>,
+    /// As long as there are some, nothing is shown.
+    pauses: Cell<usize>,
+}
+
+/// A folder, and a name in it.
+pub(super) type Name = (u64, Vec<u8>);
+
+/// Keeps an inode from being shown.
+pub(super) struct Disturbed {
+    resting: Rc<Resting>,
+    inode: u64,
+    name: Option<Name>,
+}
+
+/// Keeps inodes from being shown: files are made that nobody knows of yet.
+pub(super) struct Paused<'a>(&'a Resting);
+
+impl Resting {
+    /// Shows nothing until the result is dropped.
+    pub(super) fn pause(&self) -> Paused<'_> {
+        self.pauses.set(self.pauses.get() + 1);
+        Paused(self)
+    }
+
+    /// Files to be shown once they are made.
+    pub(super) fn to_show(&self, files: &[Small]) -> Vec<(u64, Option<Name>)> {
+        let folders = self.folders.borrow();
+        if folders.is_empty() {
+            return Vec::new();
+        }
+        let shown = files.iter().filter(|file| folders.contains(&file.folder));
+        shown.map(|file| (file.inode, Some((file.folder, file.name.clone())))).collect()
+    }
+
+    /// Those are made.
+    pub(super) fn are_calm(&self, files: Vec<(u64, Option<Name>)>) {
+        self.calm.borrow_mut().extend(files);
+    }
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.pauses.set(self.0.pauses.get() - 1);
+    }
+}
+
+impl Drop for Disturbed {
+    fn drop(&mut self) {
+        let mut disturbed = self.resting.disturbed.borrow_mut();
+        match disturbed.get_mut(&self.inode) {
+            Some(count @ 2..) => *count -= 1,
+            Some(_) => drop(disturbed.remove(&self.inode)),
+            None => return,
+        }
+        self.resting.calm.borrow_mut().push((self.inode, self.name.take()));
+    }
+}
+
+impl Places {
+    /// A table that clients are given.
+    ///
+    /// # Errors
+    ///
+    /// As [`shm::Places::create`]; `ENOMEM` also where the address space is short (`ulimit -v`).
+    pub(super) fn new(clients: &Arc<Clients>) -> io::Result<Rc<Self>> {
+        let mut left = Vec::<u8>::new();
+        left.try_reserve_exact(LEFT_MIN).map_err(|_| Errno::NOMEM)?;
+        let (table, fd) = shm::Places::create()?;
+        // Never touched, it cost nothing but addresses.
+        drop(hint::black_box(left));
+        clients.shares.add(fd);
+        table.shared().keep(true);
+        let (known, sources) = (RefCell::default(), RefCell::default());
+        let (free, kept, used) = (RefCell::default(), RefCell::default(), Cell::new(0));
+        let clients = Arc::clone(clients);
+        Ok(Rc::new(Self { clients, table, known, free, used, kept, sources }))
+    }
+
+    /// Nothing in the table holds any more.
+    pub(super) fn end(&self) {
+        self.table.shared().keep(false);
+    }
+
+    /// Hides the entry of an inode, and keeps the file for those who read by it.
+    fn hide(&self, volume: &Volume, inode: u64) {
+        let Some((entry, _)) = self.known.borrow().get(&(number_of(volume), inode)).copied() else {
+            return;
+        };
+        if !self.table.shared().hide(entry) {
+            return;
+        }
+        let readers = self.clients.bundles.readers(entry);
+        let keep = |(client, slot)| Kept { client, slot, entry, live: volume.live(inode) };
+        self.kept.borrow_mut().extend(readers.into_iter().map(keep));
+    }
+
+    /// Lets go of files whose readers have asked for them, or are gone.
+    fn let_go(&self) {
+        self.kept.borrow_mut().retain(|kept| {
+            !kept.client.is_over()
+                && kept.client.segment.shared().reading.reads(kept.slot, kept.entry)
+        });
+    }
+
+    /// A file that a client reads by an entry.
+    fn kept(&self, volume: &Volume, inode: u64) -> Option<Rc<Live>> {
+        let kept = self.kept.borrow();
+        let mut its = kept.iter().filter(|kept| kept.live.inode == inode);
+        its.find(|kept| kept.live.is_of(&volume.users)).map(|kept| Rc::clone(&kept.live))
+    }
+
+    /// Shows an inode under its name, if it is at rest and clients can read it.
+    fn show(&self, volume: &Volume, inode: u64, name: Option<Name>) {
+        let key = (number_of(volume), inode);
+        let known = self.known.borrow().get(&key).copied();
+        // It may have got that name and lost it, and have another one.
+        let was =
+            || known.and_then(|(entry, _)| self.place_of(volume, inode, &self.name_in(entry)));
+        let place = name.and_then(|name| self.place_of(volume, inode, &name)).or_else(was);
+        let Some((place, hash)) = place else { return self.forget(key) };
+        let known = known.filter(|(_, known_hash)| *known_hash == hash);
+        let entry = known.map(|(entry, _)| entry).or_else(|| {
+            self.forget(key);
+            self.enter(key, hash)
+        });
+        if let Some(entry) = entry {
+            self.table.shared().hide(entry);
+            self.table.shared().show(entry, &place.encode());
+        }
+    }
+
+    /// Shows a file of one name that has no entry.
+    fn show_new(&self, volume: &Volume, tree: &Tree, file: &NamedFile<'_>) {
+        let Some((place, hash)) = self.place_in(volume, tree, file) else { return };
+        if let Some(entry) = self.enter((tree.number(), file.inode), hash) {
+            self.table.shared().show(entry, &place.encode());
+        }
+    }
+
+    fn knows(&self, volume: &Volume, inode: u64) -> bool {
+        self.known.borrow().contains_key(&(number_of(volume), inode))
+    }
+
+    /// The name that an entry has had.
+    fn name_in(&self, entry: u32) -> Name {
+        let place = Place::decode(&self.table.shared().known(entry));
+        (place.folder, place.name.bytes(&mut [0; PlaceName::MAX]).to_vec())
+    }
+
+    /// An entry for a file that has none, hidden.
+    fn enter(&self, key: Identity, hash: u64) -> Option<u32> {
+        let next = || {
+            let next = self.used.get();
+            self.used.set(next + 1);
+            Some(next).filter(|next| *next < self.table.shared().capacity())
+        };
+        self.make_room(1);
+        let reused = self.free.borrow_mut().pop();
+        let entry = reused.or_else(|| if self.is_full() { None } else { next() })?;
+        self.table.shared().hide(entry);
+        if !self.table.shared().enter(hash, entry) {
+            self.free.borrow_mut().push(entry);
+            return None;
+        }
+        self.known.borrow_mut().insert(key, (entry, hash));
+        Some(entry)
+    }
+
+    /// Has slots for so many files more.
+    fn make_room(&self, count: usize) {
+        let (known, table) = (self.known.borrow(), self.table.shared());
+        if table.make_room(known.len() + count) {
+            for (entry, hash) in known.values() {
+                // One without a slot is asked for.
+                table.enter(*hash, *entry);
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.used.get() >= self.table.shared().capacity()
+    }
+
+    /// Takes the entry of a file back.
+    fn forget(&self, key: Identity) {
+        let Some((entry, hash)) = self.known.borrow_mut().remove(&key) else { return };
+        self.table.shared().hide(entry);
+        self.table.shared().leave(hash, entry);
+        self.free.borrow_mut().push(entry);
+    }
+
+    /// What the table is to say of a file, and the hash of its name; `None`: it cannot.
+    fn place_of(&self, volume: &Volume, inode: u64, name: &Name) -> Option<(Place, u64)> {
+        let tree = volume.tree.borrow();
+        let (folder, name) = (name.0, &name.1[..]);
+        let found = tree.named_in(folder, name).filter(|found| *found == inode);
+        found.filter(|_| volume.resting.folders.borrow().contains(&folder))?;
+        let node = tree.file_of_one_name(inode)?;
+        self.place_in(volume, &tree, &NamedFile { folder, name, inode, node })
+    }
+
+    /// The same of a file that has this name in a folder whose files are shown.
+    fn place_in(&self, volume: &Volume, tree: &Tree, file: &NamedFile<'_>) -> Option<(Place, u64)> {
+        let NamedFile { folder, name, inode, node } = *file;
+        let node = volume.users.now(inode, node.clone());
+        let stream = node.task.map(|task| volume.stream(task)).transpose().ok()?;
+        let size = stream.as_ref().map_or(0, |stream| stream.len());
+        let (source, at) = match stream.filter(|_| size > 0) {
+            Some(stream) => (self.source(volume, stream.member())?, stream.whole_at()?),
+            None => (0, 0),
+        };
+        let kept = if volume.is_writable { 7 } else { 5 };
+        let rights = u8::try_from(tree.rights(&node) & kept).ok()?;
+        let place = Place {
+            device: device_of(tree.number()),
+            folder,
+            inode,
+            mode: node.mode,
+            user: node.user,
+            group: node.group,
+            rights,
+            source,
+            at,
+            size,
+            times: node.times,
+            name: PlaceName::new(name)?,
+        };
+        Some((place, NameHash::new(tree.key_of(folder), name).word()))
+    }
+
+    /// The number by which clients get a physical file, to read it.
+    fn source(&self, volume: &Volume, member: &super::member::Member) -> Option<u16> {
+        let key = (number_of(volume), member.number);
+        if let Some(known) = self.sources.borrow().get(&key) {
+            return *known;
+        }
+        let count = self.sources.borrow().values().flatten().count();
+        let source = u16::try_from(count).ok().filter(|_| count < SOURCES_MAX);
+        let source = source.filter(|_| {
+            let shared = readable(member.data.fd()).map(|file| self.clients.shares.add(file));
+            shared
+                .inspect_err(|why| tracing::debug!("a physical file is not shared: {why}"))
+                .is_ok()
+        });
+        self.sources.borrow_mut().insert(key, source);
+        source
+    }
+}
+
+impl Volume {
+    /// Shows files at rest in this table from now on.
+    pub(super) fn show_in(&self, places: &Rc<Places>) {
+        self.resting.places.set(Rc::clone(places)).ok(); // There is one for a daemon's life.
+    }
+
+    /// Before an inode is changed, or opened to be written, and until that is over. It may get a
+    /// name by that.
+    pub(super) fn disturb(&self, inode: u64, name: Option<&Found>) -> Disturbed {
+        let resting = Rc::clone(&self.resting);
+        let name = name.map(|found| (found.folder, found.name.clone()));
+        if let Some(places) = resting.places.get() {
+            *resting.disturbed.borrow_mut().entry(inode).or_default() += 1;
+            places.hide(self, inode);
+        }
+        Disturbed { resting, inode, name }
+    }
+
+    /// Shows what is at rest again.
+    pub(super) fn show_calm(&self) {
+        let Some(places) = self.resting.places.get() else { return };
+        if !places.kept.borrow().is_empty() {
+            places.let_go();
+        }
+        if self.resting.pauses.get() > 0 {
+            return; // Whoever pauses shows what there is after that.
+        }
+        for (inode, name) in self.resting.calm.take() {
+            if !self.resting.disturbed.borrow().contains_key(&inode) {
+                places.show(self, inode, name);
+            } else if name.is_some() {
+                self.resting.calm.borrow_mut().push((inode, name));
+            }
+        }
+    }
+
+    /// Shows the files of a folder from now on.
+    pub(super) fn show_folder(&self, folder: u64) {
+        let Some(places) = self.resting.places.get() else { return };
+        if !self.resting.folders.borrow_mut().insert(folder) {
+            return;
+        }
+        let (tree, disturbed) = (self.tree.borrow(), self.resting.disturbed.borrow());
+        let is_paused = self.resting.pauses.get() > 0;
+        places.make_room(tree.names_of(folder).len());
+        let mut later = Vec::new();
+        for file in tree.files_of(folder) {
+            let inode = file.inode;
+            if is_paused || disturbed.contains_key(&inode) || places.knows(self, inode) {
+                later.push((inode, Some((folder, file.name.to_vec()))));
+            } else {
+                places.show_new(self, &tree, &file);
+            }
+        }
+        drop((tree, disturbed));
+        self.resting.calm.borrow_mut().extend(later);
+        self.show_calm();
+    }
+
+    /// The inode that a client reads by the table, also one without a name.
+    pub(super) fn read_by_client(&self, inode: u64) -> Option<Rc<Live>> {
+        let places = self.resting.places.get()?;
+        let is_file = || self.tree.borrow().node(inode).is_some_and(|node| node.is_file());
+        places.kept(self, inode).or_else(|| is_file().then(|| self.live(inode)))
+    }
+}
+
+fn number_of(volume: &Volume) -> u64 {
+    volume.tree.borrow().number()
+}
+
+/// The same file, opened to be read.
+fn readable(file: &OwnedFd) -> io::Result<OwnedFd> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::open(link, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}

@@ -1,0 +1,150 @@
+//! Room for streams that have none: small ones get a chunk of their own length in a *dense* file,
+//! one after the other, and long ones a task of a *wide* one.
+//!
+//! A small stream that outgrows its chunk moves: its bytes are copied to another task, and then a
+//! record says that this one has them. Its old chunk is left for another small file.
+//!
+//! # Order
+//!
+//! The header has the size of a chunk before data is in it, and data is in it before the journal
+//! says so. A task that no name leads to is nobody's: so whoever dies in between leaves a chunk
+//! that the next small file may get.
+
+use std::{io, rc::Rc};
+
+use executor::lock;
+use multifile::Placed;
+use rustix::io::Errno;
+
+use super::{
+    inodes::Live,
+    member::Member,
+    records::is_full,
+    shape::DENSE_UNIT,
+    stream::{Stream, write_all},
+    volume::{Changing, Volume},
+};
+
+/// A small file gets a chunk that another one has left, if it fills so much of that (one in so
+/// many bytes).
+const FILLED_PART: u64 = 2;
+/// Chunks left by small files that are worth an `fsync` to have them free, at least.
+const LEFT_MIN: usize = 1024;
+/// Part of all tasks that they have to be for it.
+const LEFT_PART: usize = 8;
+/// Bytes that a stream copies at a time when it moves.
+const COPY_LEN: usize = 256 << 10;
+
+impl Volume {
+    /// A task that nobody has, and without a byte, for a stream of `len` bytes so far.
+    pub(super) async fn task_for(&self, len: u64) -> io::Result<u64> {
+        if len >= self.shape.small_len {
+            return self.free_task().await;
+        }
+        if let Some(task) = self.left_chunk(len).await? {
+            return Ok(task);
+        }
+        let _taken = self.placing.take().await;
+        let member = self.dense_member(len).await?;
+        self.place_next(&member, &[len], false).await
+    }
+
+    /// A chunk that another small file has left.
+    async fn left_chunk(&self, len: u64) -> io::Result<Option<u64>> {
+        let left = self.users.left_count();
+        if left >= LEFT_MIN && left * LEFT_PART >= self.streams.borrow().len() {
+            match self.free_left().await {
+                Err(why) if !is_full(&why) => return Err(why),
+                _ => {}
+            }
+        }
+        let most = len.next_multiple_of(u64::from(DENSE_UNIT)).max(len * FILLED_PART);
+        let is_unused = |task| self.stream(task).is_ok_and(|found| Rc::strong_count(&found) <= 2);
+        let Some((chunk_len, task)) = self.users.take_free(len..=most, is_unused) else {
+            return Ok(None);
+        };
+        self.empty(chunk_len, task).await.map(|()| Some(task))
+    }
+
+    /// A dense file that has room for one more stream of `len` bytes.
+    pub(super) async fn dense_member(&self, len: u64) -> io::Result<Rc<Member>> {
+        loop {
+            let fits = |member: &&Rc<Member>| {
+                member.unplaced.get() > 0 && self.dense_end(member) + len <= self.shape.dense_len
+            };
+            if let Some(member) = self.members.borrow().iter().rev().find(fits) {
+                return Ok(Rc::clone(member));
+            }
+            let count = self.members.borrow().iter().filter(|member| member.is_packed).count();
+            let _taken = self.growth.take().await;
+            self.add_member(self.shape.next_dense(count)).await?;
+        }
+    }
+
+    /// Where the last chunk of a dense file ends.
+    pub(super) fn dense_end(&self, member: &Member) -> u64 {
+        let growing = lock(&self.growing);
+        growing.as_ref().and_then(|growing| growing.end_of(member.number, 1).ok()).unwrap_or(0)
+    }
+
+    /// Gives chunks to the next tasks of a dense file; returns the first of these tasks. What is in
+    /// the chunks is zeros unless they are about to be `soiled`.
+    pub(super) async fn place_next(
+        &self,
+        member: &Member,
+        lens: &[u64],
+        soiled: bool,
+    ) -> io::Result<u64> {
+        let Placed { first, header_at, header } = {
+            let mut growing = lock(&self.growing);
+            growing.as_mut().ok_or(Errno::IO)?.place_next(member.number, lens)?
+        };
+        let said = write_all(self.machine(), &member.data, header_at, &header.into()).await;
+        if let Err(why) = said {
+            if let Some(growing) = &mut *lock(&self.growing) {
+                growing.is_unsure(member.number);
+            }
+            member.unplaced.set(0);
+            return Err(why);
+        }
+        debug_assert!(lens.len() as u64 <= member.unplaced.get(), "the member has these tasks");
+        member.unplaced.set(member.unplaced.get().saturating_sub(lens.len() as u64));
+        let first_task = member.first_task + u64::from(first);
+        let growing = lock(&self.growing);
+        let growing = growing.as_ref().ok_or(Errno::IO)?;
+        for (local, task) in (first..).zip(first_task..).take(lens.len()) {
+            self.stream(task)?.settle(growing.place(member.number, local)?, soiled);
+        }
+        Ok(first_task)
+    }
+
+    /// Has the bytes of an open file in a stream with room for `len` bytes, unless another task has
+    /// done so meanwhile.
+    pub(super) async fn move_stream(
+        &self,
+        changing: &Changing<'_>,
+        live: &Live,
+        old: &Rc<Stream>,
+        len: u64,
+    ) -> io::Result<()> {
+        let _taken = self.tasks.take().await;
+        let Some(task) = self.node(live)?.task else { return Ok(()) };
+        if !Rc::ptr_eq(old, &self.stream(task)?) {
+            return Ok(());
+        }
+        // It may go on growing, in small steps.
+        let new_task = self.task_for(len.saturating_mul(2)).await?;
+        let held = old.alone().await;
+        let moved = async {
+            let new = self.stream(new_task)?;
+            old.copy_to(&new, self.machine(), COPY_LEN).await?;
+            self.give_task(changing, live, new_task).await
+        };
+        let moved = moved.await;
+        if moved.is_ok() {
+            old.leave(held);
+        }
+        self.users.set_left([if moved.is_ok() { task } else { new_task }]);
+        moved
+    }
+}

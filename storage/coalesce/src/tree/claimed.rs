@@ -1,0 +1,79 @@
+//! Names as clients claim them, and what the files are made with that they make.
+
+use std::collections::BTreeMap;
+
+use multifile::catalogue::{Node, is_name};
+use rustix::io::Errno;
+use shm::NameHash;
+
+use super::{Found, Tree, Wish};
+
+/// A file that has one name.
+pub(crate) struct NamedFile<'a> {
+    pub(crate) folder: u64,
+    pub(crate) name: &'a [u8],
+    pub(crate) inode: u64,
+    pub(crate) node: &'a Node,
+}
+
+impl Tree {
+    /// Numbers that nobody but the caller gives to inodes: so many from the one returned on.
+    pub(crate) fn reserve(&mut self, count: u64) -> u64 {
+        self.catalogue.reserve(count)
+    }
+
+    /// A name in a folder, in which the caller may make files, and what has it.
+    pub(crate) fn find_in(&self, folder: u64, name: &[u8]) -> Result<Found, Errno> {
+        let names = self.catalogue.names(folder).ok_or(Errno::NOENT)?;
+        if !is_name(name) || self.covered.contains(&folder) {
+            return Err(Errno::XDEV);
+        }
+        self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
+        Ok(Found { folder, name: name.to_vec(), inode: names.get(name).copied() })
+    }
+
+    /// The key of a folder that the caller may enter.
+    pub(crate) fn enter(&self, folder: u64) -> Result<u64, Errno> {
+        self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;
+        if self.covered.contains(&folder) {
+            return Err(Errno::XDEV);
+        }
+        self.may(folder, Wish::ENTER).map(|()| self.key_of(folder))
+    }
+
+    /// The key that names of a folder are hashed with, another one in each multifile.
+    pub(crate) fn key_of(&self, folder: u64) -> u64 {
+        self.number().rotate_left(32) ^ folder
+    }
+
+    /// The hash of a name.
+    pub(crate) fn hash(&self, at: &Found) -> NameHash {
+        NameHash::new(self.key_of(at.folder), &at.name)
+    }
+
+    /// True if something has that name now.
+    pub(crate) fn has(&self, at: &Found) -> bool {
+        self.catalogue.names(at.folder).is_some_and(|names| names.contains_key(&at.name))
+    }
+
+    /// What has a name in a folder.
+    pub(crate) fn named_in(&self, folder: u64, name: &[u8]) -> Option<u64> {
+        let names = self.catalogue.names(folder).filter(|_| !self.covered.contains(&folder));
+        names?.get(name).copied()
+    }
+
+    /// The files in a folder that have no other name.
+    pub(crate) fn files_of(&self, folder: u64) -> impl Iterator<Item = NamedFile<'_>> {
+        let names = self.catalogue.names(folder).into_iter().flatten();
+        names.filter_map(move |(name, inode)| {
+            let node = self.catalogue.file_of_one_name(*inode)?;
+            Some(NamedFile { folder, name, inode: *inode, node })
+        })
+    }
+
+    /// All names in a folder, whoever may know them.
+    pub(crate) fn names_of(&self, folder: u64) -> impl ExactSizeIterator<Item = &[u8]> {
+        static NONE: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        self.catalogue.names(folder).unwrap_or(&NONE).keys().map(|name| &name[..])
+    }
+}

@@ -1,0 +1,424 @@
+//! One multifile that holds the files of a folder: its physical files, and from when until when it
+//! is written. `records` changes its names, `inodes` knows who has which of its streams.
+//!
+//! A multifile that was closed, and is only read, is not changed at all.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    future, io,
+    os::fd::OwnedFd,
+    path::Path,
+    rc::Rc,
+    sync::{Arc, Mutex},
+};
+
+use executor::{Notify, lock};
+use multifile::{Disk, Growing, NewFile, catalogue, layout::Place};
+use rustix::{
+    fs::{SeekFrom, fstat},
+    io::Errno,
+    process::{getegid, geteuid, getgroups},
+};
+use storage::{Machine, Storage as _};
+
+use super::{
+    inodes::Users,
+    member::Member,
+    opening::{Home, open},
+    places::Resting,
+    records::{Record, Records, is_full},
+    shape::Shape,
+    stream::{Stream, Turn},
+    tree::{Tree, User},
+    unfit::Unfit,
+};
+
+/// Part of all tasks that those of files that are gone have to be before it is worth an `fsync` to
+/// have them free.
+const LEFT_PART: usize = 8;
+
+/// A multifile as the storage of a folder's files.
+pub(crate) struct Volume {
+    machine: Machine,
+    home: Home,
+    pub(super) shape: Shape,
+    /// Others that would write it are kept out as long as this is open.
+    _lock: OwnedFd,
+    pub(super) growing: Arc<Mutex<Option<Growing<Disk>>>>,
+    pub(super) is_writable: bool,
+    is_begun: Cell<bool>,
+    is_over: Cell<bool>,
+    /// It was not there before, and nothing was changed in it.
+    is_vain: Cell<bool>,
+    /// It was there before, or somebody has asked for what is in it to be on the disk.
+    pub(super) is_durable: Cell<bool>,
+    /// Changes that are being made.
+    changing: Cell<usize>,
+    settled: Notify,
+    pub(super) members: RefCell<Vec<Rc<Member>>>,
+    /// By task.
+    pub(super) streams: RefCell<Vec<Rc<Stream>>>,
+    pub(super) tree: RefCell<Tree>,
+    pub(super) records: Records,
+    pub(super) users: Rc<Users>,
+    pub(super) resting: Rc<Resting>,
+    /// To give away a task.
+    pub(super) tasks: Turn,
+    /// To begin, and to get another physical file.
+    pub(super) growth: Turn,
+    /// To give chunks to small streams.
+    pub(super) placing: Turn,
+}
+
+/// A change that is being made: the multifile is not closed before it is.
+pub(super) struct Changing<'a>(&'a Volume);
+
+impl<'a> Changing<'a> {
+    fn new(volume: &'a Volume) -> Self {
+        volume.changing.set(volume.changing.get() + 1);
+        Self(volume)
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.changing.set(self.0.changing.get() - 1);
+        self.0.settled.notify_all();
+    }
+}
+
+impl Volume {
+    /// Opens the multifile at `path`, or makes it; the physical files that it gets have this shape.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot hold the files of a folder.
+    pub(crate) async fn open(
+        machine: Machine,
+        path: &Path,
+        shape: Shape,
+        is_read_only: bool,
+    ) -> io::Result<Rc<Self>> {
+        let (place, path) = (machine.place().clone(), path.to_owned());
+        let open = move || {
+            let home = Home::find(&place, &path)?;
+            open(&home, &shape, is_read_only).map(|opened| (home, opened))
+        };
+        let (home, opened) = machine.call(open).await?;
+        let groups = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
+        let me = User { user: geteuid().as_raw(), group: getegid().as_raw(), groups };
+        let tree = Tree::new(opened.catalogue, me);
+        let used: BTreeSet<u64> = tree.tasks().collect();
+        let count = opened.lens.len() as u64;
+        let is_twice = tree.tasks().count() > used.len();
+        let first = u64::from(opened.names != (0, 0)); // Behind that of the names.
+        if is_twice || used.iter().any(|task| *task < first || *task >= count) {
+            // They speak of tasks that it does not have, or of one twice.
+            return Err(Unfit::Names.into());
+        }
+        let volume = Self {
+            machine,
+            home,
+            shape,
+            _lock: opened.lock,
+            growing: Arc::new(Mutex::new(Some(opened.growing))),
+            is_writable: opened.is_writable,
+            is_begun: Cell::new(false),
+            is_over: Cell::new(false),
+            is_vain: Cell::new(opened.is_made),
+            is_durable: Cell::new(!opened.is_new),
+            changing: Cell::new(0),
+            settled: Notify::new(),
+            members: RefCell::default(),
+            streams: RefCell::default(),
+            tree: RefCell::new(tree),
+            records: Records::of(opened.names.0, opened.names.1),
+            users: Users::new(),
+            resting: Rc::default(),
+            tasks: Turn::default(),
+            growth: Turn::default(),
+            placing: Turn::default(),
+        };
+        volume.take_members(&opened.lens)?;
+        for (stream, ends) in volume.streams.borrow().iter().zip(opened.ends) {
+            stream.ends_at(ends);
+        }
+        let free = volume.with_chunks((1..count).filter(|task| !used.contains(task)));
+        if opened.is_new {
+            volume.users.set_free(free);
+        } else {
+            volume.users.set_left(free.into_iter().map(|(_, task)| task));
+        }
+        if opened.is_new {
+            volume.take_journals()?;
+            volume.is_begun.set(true);
+            let head = volume.tree.borrow().stream();
+            volume.append(Record::of(head)).await?;
+        }
+        if opened.was_unclosed {
+            volume.begin().await?;
+        }
+        Ok(Rc::new(volume))
+    }
+
+    /// Takes physical files in that are not known yet, whose streams have these lengths; they are
+    /// new if there are none.
+    fn take_members(&self, lens: &[u64]) -> io::Result<()> {
+        let growing = lock(&self.growing);
+        let growing = growing.as_ref().ok_or(Errno::IO)?;
+        let (mut members, mut streams) = (self.members.borrow_mut(), self.streams.borrow_mut());
+        let is_new = lens.is_empty();
+        let mut lens = lens.iter().copied();
+        for file in u32::try_from(members.len()).unwrap_or(u32::MAX)..growing.file_count() {
+            let data = growing.file(file).ok_or(Errno::IO)?.try_clone()?;
+            let (data_at, end) = (growing.end_of(file, 0)?, growing.end_of(file, 1)?);
+            let places = (0..growing.task_count(file)).map(|task| {
+                let place = (growing.place(file, task)?, growing.key(file, task)?);
+                Ok((place, lens.next().unwrap_or(0)))
+            });
+            let places = places.collect::<io::Result<Vec<_>>>()?;
+            let rows = places.iter().map(|((place, _), len)| {
+                len.checked_div(place.chunk_len).map_or(0, |_| len.div_ceil(place.chunk_len))
+            });
+            let rows = rows.max().unwrap_or(0);
+            let first_task = streams.len() as u64;
+            let data = uring::File::new(data.into())?;
+            let member = Member::new(file, first_task, data, data_at, end - data_at, rows);
+            let is_short =
+                |((place, _), _): &((Place, _), _)| place.chunk_len < self.shape.chunk_len;
+            // Names may get longer than a chunk in any case.
+            let is_packed = file > 0 && rows <= 1 && places.iter().all(is_short);
+            let unplaced = growing.task_count(file) - growing.placed_count(file);
+            let member = if is_packed { member.packed(unplaced.into()) } else { member };
+            let member = Rc::new(if is_new { member.fresh() } else { member });
+            members.push(Rc::clone(&member));
+            for ((place, key), len) in places {
+                let is_short = place.chunk_len < self.shape.chunk_len && len <= place.chunk_len;
+                let stream = Stream::new(Rc::clone(&member), place, key, len);
+                if is_short && !streams.is_empty() {
+                    stream.keep_within_chunk();
+                }
+                streams.push(Rc::new(stream));
+            }
+        }
+        Ok(())
+    }
+
+    fn take_journals(&self) -> io::Result<()> {
+        let growing = lock(&self.growing);
+        let growing = growing.as_ref().ok_or(Errno::IO)?;
+        for (file, member) in (0u32..).zip(&*self.members.borrow()) {
+            let journal = growing.journal(file).ok_or(Errno::IO)?.try_clone()?;
+            member.begin(uring::File::new(journal.into())?);
+        }
+        Ok(())
+    }
+
+    /// Makes zeros of what no stream reaches.
+    async fn clear_rest(&self) -> io::Result<()> {
+        let members = self.members.borrow().clone();
+        // Of small streams next to each other each sees to itself once it gets longer.
+        for member in members.iter().filter(|member| !member.is_packed) {
+            let streams = self.streams.borrow().clone();
+            let its = streams.iter().filter(|stream| Rc::ptr_eq(stream.member(), member));
+            let chunks = member.chunks(its.map(|stream| stream.reach()));
+            let data = member.data.clone();
+            self.machine.call(move || chunks.clear_rest(data.fd())).await?;
+        }
+        Ok(())
+    }
+
+    /// Before a change, and until that is made: from the first one on the multifile counts as
+    /// unclosed. Once it is closed nothing is changed, and no change is answered: who asked for it
+    /// asks the next server.
+    ///
+    /// # Errors
+    ///
+    /// `EROFS`: it may not be written. Those of writing.
+    pub(super) async fn begin(&self) -> io::Result<Changing<'_>> {
+        if !self.is_writable {
+            return Err(Errno::ROFS.into());
+        }
+        if self.is_over.get() {
+            future::pending::<()>().await;
+        }
+        let changing = Changing::new(self);
+        self.is_vain.set(false);
+        if self.is_begun.get() {
+            return Ok(changing);
+        }
+        let _taken = self.growth.take().await;
+        if !self.is_begun.get() {
+            let begin = || {
+                let (growing, lens) = (Arc::clone(&self.growing), self.lens());
+                self.machine
+                    .call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.begin(&lens)?))
+            };
+            match begin().await {
+                Err(why) if is_full(&why) => {
+                    self.give_names_back().await?;
+                    begin().await?;
+                }
+                begun => begun?,
+            }
+            self.clear_rest().await?;
+            self.take_journals()?;
+            self.free_left().await?;
+            self.is_begun.set(true);
+        }
+        Ok(changing)
+    }
+
+    /// The stream of a task.
+    pub(super) fn stream(&self, task: u64) -> io::Result<Rc<Stream>> {
+        let index = usize::try_from(task).unwrap_or(usize::MAX);
+        self.streams.borrow().get(index).cloned().ok_or_else(|| Errno::IO.into())
+    }
+
+    fn lens(&self) -> Vec<u64> {
+        self.streams.borrow().iter().map(|stream| stream.len()).collect()
+    }
+
+    /// Has tasks for long streams free: those of files that are gone, or of another physical file.
+    pub(super) async fn make_free(&self) -> io::Result<()> {
+        let _taken = self.growth.take().await;
+        if self.users.has_free(self.shape.chunk_len) {
+            return Ok(()); // Another task has made room for both.
+        }
+        let is_wide = |stream: &Stream| stream.reach().1 >= self.shape.chunk_len;
+        let all = self.streams.borrow().iter().filter(|stream| is_wide(stream)).count();
+        let left = self.users.left_of(|task| self.stream(task).is_ok_and(|found| is_wide(&found)));
+        if left * LEFT_PART < all || left == 0 {
+            // The first one may have the names alone.
+            let names = usize::from(self.shape.first.task_count == 1);
+            let members = self.members.borrow().clone();
+            let count = members.iter().skip(names).filter(|member| !member.is_packed).count();
+            match self.add_member(self.shape.next_wide(count)).await {
+                Err(why) if left > 0 && is_full(&why) => {}
+                added => return added,
+            }
+        }
+        self.free_left().await
+    }
+
+    /// Gets another physical file; the caller has the turn for that.
+    pub(super) async fn add_member(&self, new: NewFile) -> io::Result<()> {
+        let (growing, durable) = (Arc::clone(&self.growing), self.is_durable.get());
+        let add = move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.add(new, durable)?);
+        self.machine.call(add).await?;
+        let before = self.streams.borrow().len() as u64;
+        self.take_members(&[])?;
+        self.take_journals()?;
+        let tasks = before..self.streams.borrow().len() as u64;
+        self.users.set_free(self.with_chunks(tasks));
+        Ok(())
+    }
+
+    /// Makes durable what is in a stream, and all names.
+    pub(super) async fn sync(&self, stream: Option<&Stream>, data_only: bool) -> io::Result<()> {
+        if !self.is_durable.replace(true) {
+            self.sync_counted().await?;
+        }
+        let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
+        names.sync(&self.machine, data_only).await?;
+        match stream {
+            Some(stream) if !Rc::ptr_eq(stream.member(), &names) => {
+                stream.member().sync(&self.machine, data_only).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has all physical files on the disk, which are not to be lost where the first one counts
+    /// them.
+    async fn sync_counted(&self) -> io::Result<()> {
+        let members = {
+            // One that is being added may not know that it is to be there.
+            let _taken = self.growth.take().await;
+            self.members.borrow().clone()
+        };
+        for member in members.iter().skip(1).filter(|member| member.may_be_lost()) {
+            if let Err(why) = member.sync(&self.machine, true).await {
+                self.is_durable.set(false);
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a file can reach to `at` where its physical file keeps as few as any does.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the file system has no file that is so long.
+    pub(super) async fn check_reach(&self, at: u64) -> io::Result<()> {
+        let physical_at = at.checked_mul(u64::from(self.shape.wide.first)).ok_or(Errno::INVAL)?;
+        self.machine.seek(&self.physical()?, SeekFrom::Start(physical_at)).await.map(drop)
+    }
+
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// A file in the file system of the multifile.
+    pub(super) fn physical(&self) -> io::Result<uring::File> {
+        let members = self.members.borrow();
+        members.first().map(|member| member.data.clone()).ok_or_else(|| Errno::IO.into())
+    }
+
+    /// Closes the multifile, if it was changed: from here on it is read as any other. Nothing can
+    /// be changed any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing: the multifile is left to `kakehi multifile repair`.
+    pub(crate) async fn close(&self) -> io::Result<()> {
+        let was_over = self.is_over.replace(true);
+        // One that has just come may have the multifile begun first.
+        self.settled.until(|| self.changing.get() == 0).await;
+        if was_over || !self.is_begun.get() {
+            return Ok(());
+        }
+        if let Err(why) = self.note_all_times().await {
+            tracing::warn!("times of files in {} are lost: {why}", self.home.path.display());
+        }
+        if self.is_durable.get() {
+            // What is emptied is not to have a name after the loss of the node.
+            self.free_left().await?;
+        }
+        for task in self.users.nobodys() {
+            let stream = self.stream(task)?;
+            stream.is_free();
+            stream.resize(&self.machine, 0).await?;
+        }
+        let (growing, lens) = (Arc::clone(&self.growing), self.lens());
+        let durable = self.is_durable.get();
+        let closing = move || match lock(&growing).take() {
+            Some(growing) => Ok(growing.close(&lens, durable)?),
+            None => Ok(()),
+        };
+        self.machine.call(closing).await
+    }
+
+    /// True if something was written that has no name any more: one of its physical files was
+    /// removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        let is_gone = |member: &Rc<Member>| fstat(&member.data).is_ok_and(|now| now.st_nlink == 0);
+        self.is_begun.get() && !self.is_vain.get() && self.members.borrow().iter().any(is_gone)
+    }
+
+    /// Returns the path, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.home.path
+    }
+}
+
+impl Drop for Volume {
+    /// A daemon that did not get to serve leaves nothing behind.
+    fn drop(&mut self) {
+        if self.is_vain.get() && !self.is_over.get() {
+            self.home.forget();
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Where files are: trait [`Storage`], as an input of whoever serves them, and [`Machine`], the
+//! files of this machine. Others are a server's, files in multifiles, and simulations.
+//!
+//! `names` has the calls on names, and `place` where these are looked up: on the whole machine, or
+//! below one folder that nothing leads out of.
+#![forbid(unsafe_code)]
+
+pub mod grown;
+pub mod lock_call;
+mod machine;
+pub mod names;
+pub mod place;
+pub mod segment;
+pub mod turns;
+pub mod verdict;
+
+use std::io;
+
+use rustix::{fs::SeekFrom, io::Errno};
+use uring::Buffers;
+use wire::{FileSystem, FoundLock, Status};
+
+pub use self::machine::Machine;
+use self::{
+    lock_call::LockCall,
+    names::{Answer, Attributes, NameCall, OpenCall},
+};
+
+/// Longest transfer that is begun on the spot: those of a full lane take together about as long as
+/// the longest call that blocks an executor.
+pub const SHORT_LEN: u32 = 8 << 10;
+const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
+
+/// Where files are. Cheap to clone.
+///
+/// Reads, writes, and fetches may transfer fewer bytes than asked. A future that is dropped
+/// detaches its operation.
+#[expect(async_fn_in_trait, reason = "tasks stay on the thread of their executor")]
+pub trait Storage: Clone + 'static {
+    /// An open file. Closed when the last clone and the last operation on it are gone.
+    type File: Clone + 'static;
+
+    /// Type, identity, and size of an open file.
+    async fn status(&self, file: &Self::File) -> io::Result<Status>;
+
+    /// Sets attributes of an open file.
+    async fn set(&self, file: &Self::File, what: Attributes) -> io::Result<()>;
+
+    /// Returns the file system of an open file.
+    async fn file_system(&self, _: &Self::File) -> io::Result<FileSystem> {
+        Err(Errno::NOSYS.into())
+    }
+
+    /// Reads at `at`; 0 at the end of the file.
+    async fn read(&self, file: &Self::File, at: u64, into: Buffers) -> io::Result<usize>;
+
+    /// Writes at `at`, or at the end of a file that was opened to append.
+    async fn write(&self, file: &Self::File, at: u64, from: Buffers) -> io::Result<usize>;
+
+    /// Makes a file durable.
+    async fn sync(&self, file: &Self::File, data_only: bool) -> io::Result<()>;
+
+    /// Sets a file's length.
+    async fn truncate(&self, file: &Self::File, len: u64) -> io::Result<()>;
+
+    /// Changes which bytes of a file have space, as `fallocate(2)`.
+    async fn allocate(&self, _: &Self::File, _mode: u32, _at: u64, _len: u64) -> io::Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+
+    /// Resolves a position as `lseek(2)` does.
+    async fn seek(&self, file: &Self::File, to: SeekFrom) -> io::Result<u64>;
+
+    /// Opens a regular file by name; tells its status, too, which everybody asks for next.
+    async fn open(&self, call: OpenCall) -> io::Result<(Self::File, Status)>;
+
+    /// Lets go of a file, also where that fails; on return no lock is left that was held by it
+    /// alone.
+    ///
+    /// # Errors
+    ///
+    /// What was written before and is lost, if the file system tells only now.
+    async fn close(&self, _file: Self::File) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Executes a call on names.
+    async fn name(&self, call: NameCall) -> io::Result<Answer>;
+}
+
+/// Storage whose files can be locked.
+#[expect(async_fn_in_trait, reason = "tasks stay on the thread of their executor")]
+pub trait Locking: Storage {
+    /// Takes a lock, or gives it up. `EAGAIN`: somebody else's is in the way.
+    async fn lock(&self, _file: &Self::File, _call: LockCall) -> io::Result<()> {
+        Err(Errno::NOSYS.into())
+    }
+
+    /// Looks for a lock that is in the way of this one.
+    async fn find_lock(
+        &self,
+        _file: &Self::File,
+        _call: LockCall,
+    ) -> io::Result<Option<FoundLock>> {
+        Err(Errno::NOSYS.into())
+    }
+
+    /// Another open file of the same inode, to hold locks of its own.
+    async fn another(&self, _file: &Self::File) -> io::Result<Self::File> {
+        Err(Errno::NOSYS.into())
+    }
+}

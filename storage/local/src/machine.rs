@@ -1,0 +1,200 @@
+//! The files of this machine, by its engines.
+
+use std::{io, os::fd::OwnedFd, rc::Rc};
+
+use rustix::{
+    fs::{FallocateFlags, SeekFrom, fallocate, ftruncate, seek},
+    io::Errno,
+};
+use uring::{Buffers, Engines, Foreign};
+use wire::{FileSystem, FoundLock, Status};
+
+use crate::{
+    Locking, Storage,
+    lock_call::LockCall,
+    names::{self, Answer, Attributes, Identity, NameCall, OpenCall},
+    place::Place,
+    verdict::errno,
+};
+
+/// The files of this machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    engines: Rc<Engines>,
+    place: Place,
+}
+
+impl Machine {
+    /// The whole machine.
+    pub fn new(engines: Engines) -> Self {
+        Self { engines: Rc::new(engines), place: Place::Machine }
+    }
+
+    /// The same machine, with its names looked up in `place`.
+    pub fn at(&self, place: Place) -> Self {
+        Self { engines: Rc::clone(&self.engines), place }
+    }
+
+    /// Where its names are looked up.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Writes what many files share: see [`Engines::write_whole`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn write_whole(
+        &self,
+        file: &uring::File,
+        at: u64,
+        from: Buffers,
+    ) -> io::Result<usize> {
+        self.engines.write_whole(file, at, from).await
+    }
+
+    /// Takes care of descriptors that somebody else has opened.
+    pub fn all_foreign(&self, fds: Vec<OwnedFd>) -> Vec<Foreign> {
+        fds.into_iter().map(|fd| Foreign::new(&self.engines, fd)).collect()
+    }
+
+    /// Device and inode of a file that a client handed over; `None`: it is no regular one.
+    pub fn identify(file: &uring::File) -> Option<Identity> {
+        file.is_regular().then(|| (file.device(), file.inode()))
+    }
+
+    /// Brings `len` bytes at `at` into the page cache; returns how many are there.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading.
+    pub async fn fetch(&self, file: &uring::File, at: u64, len: usize) -> io::Result<usize> {
+        self.engines.fetch(file, at, len).await
+    }
+
+    /// How I/O is executed, for people.
+    pub fn describe(&self) -> String {
+        self.engines.describe()
+    }
+
+    /// Runs a blocking function on an engine thread, and again while it is interrupted: no signal
+    /// of the program's has done that.
+    ///
+    /// # Errors
+    ///
+    /// The function's.
+    pub async fn call<T: Send + 'static>(
+        &self,
+        call: impl Fn() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let slot = names::Shared::default();
+        self.engines.call(filling(&slot, call)).await?;
+        slot.take()
+    }
+
+    /// The same, for a function that may wait for the device of `file`.
+    async fn call_on<T: Send + 'static>(
+        &self,
+        file: &uring::File,
+        call: impl Fn(&uring::File) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (slot, held) = (names::Shared::default(), file.clone());
+        self.engines.call_on(file, filling(&slot, move || call(&held))).await?;
+        slot.take()
+    }
+}
+
+/// Returns a closure that fills `slot` with the result of `call`, on any thread.
+fn filling<T: Send + 'static>(
+    slot: &names::Shared<T>,
+    call: impl Fn() -> io::Result<T> + Send + 'static,
+) -> impl FnOnce() -> io::Result<u64> + Send + 'static {
+    let slot = slot.clone();
+    move || loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return slot.fill(done?),
+        }
+    }
+}
+
+impl Storage for Machine {
+    type File = uring::File;
+
+    async fn status(&self, file: &uring::File) -> io::Result<Status> {
+        if file.is_local() {
+            return names::status_of(file);
+        }
+        self.call_on(file, |file| names::status_of(file)).await
+    }
+
+    async fn set(&self, file: &uring::File, what: Attributes) -> io::Result<()> {
+        self.call_on(file, move |file| what.apply(file.fd())).await
+    }
+
+    async fn file_system(&self, file: &uring::File) -> io::Result<FileSystem> {
+        self.call_on(file, |file| names::file_system(file.fd())).await
+    }
+
+    async fn read(&self, file: &uring::File, at: u64, into: Buffers) -> io::Result<usize> {
+        self.engines.read(file, at, into).await
+    }
+
+    async fn write(&self, file: &uring::File, at: u64, from: Buffers) -> io::Result<usize> {
+        self.engines.write(file, at, from).await
+    }
+
+    async fn sync(&self, file: &uring::File, data_only: bool) -> io::Result<()> {
+        self.engines.sync(file, data_only).await
+    }
+
+    async fn truncate(&self, file: &uring::File, len: u64) -> io::Result<()> {
+        self.call_on(file, move |file| Ok(ftruncate(file, len)?)).await
+    }
+
+    async fn allocate(&self, file: &uring::File, mode: u32, at: u64, len: u64) -> io::Result<()> {
+        let mode = FallocateFlags::from_bits_retain(mode);
+        self.call_on(file, move |file| Ok(fallocate(file, mode, at, len)?)).await
+    }
+
+    async fn seek(&self, file: &uring::File, to: SeekFrom) -> io::Result<u64> {
+        self.call_on(file, move |file| Ok(seek(file, to)?)).await
+    }
+
+    async fn open(&self, call: OpenCall) -> io::Result<(uring::File, Status)> {
+        let (place, asked) = (self.place.clone(), call.clone());
+        match self.call(move || names::open(&place, &asked)).await {
+            Err(why) if call.waits() && errno(&why) == Errno::AGAIN => {
+                let (slot, place) = (names::Shared::default(), self.place.clone());
+                let open = move || names::open_leased(&place, &call);
+                self.engines.call_apart(filling(&slot, open)).await?;
+                slot.take()
+            }
+            opened => opened,
+        }
+    }
+
+    async fn close(&self, file: uring::File) -> io::Result<()> {
+        self.engines.close(file).await
+    }
+
+    async fn name(&self, call: NameCall) -> io::Result<Answer> {
+        let place = self.place.clone();
+        self.call(move || names::execute(&place, &call)).await
+    }
+}
+
+impl Locking for Machine {
+    async fn lock(&self, file: &uring::File, call: LockCall) -> io::Result<()> {
+        self.call_on(file, move |file| call.set(file)).await
+    }
+
+    async fn find_lock(&self, file: &uring::File, call: LockCall) -> io::Result<Option<FoundLock>> {
+        self.call_on(file, move |file| call.obstacle(file)).await
+    }
+
+    async fn another(&self, file: &uring::File) -> io::Result<uring::File> {
+        self.call_on(file, |file| uring::File::new(names::reopen(file.fd())?)).await
+    }
+}

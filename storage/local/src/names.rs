@@ -1,0 +1,355 @@
+//! Calls on names, as the policies `delegate` and `remote` send them: plain system calls with the
+//! daemon's own credentials, which are the client's.
+//!
+//! These block, so they run on engine threads. Nothing here follows a client's memory: paths are
+//! copies, answers are copied back by the session.
+
+mod call;
+mod listing;
+mod status;
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, Mutex},
+};
+
+use executor::lock;
+use rustix::{
+    fs::{
+        Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid,
+        accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat, renameat_with,
+        symlinkat, unlinkat, utimensat,
+    },
+    io::Errno,
+};
+use uring::with_umask;
+use wire::{FileSystem, NewMode, Status, Times};
+
+pub use self::{
+    call::{Attributes, NameCall, OpenCall},
+    status::{device_of, is_of_view, is_same, show_in_view, status_at, status_of},
+};
+use crate::{
+    place::{Place, link_to},
+    verdict::errno,
+};
+
+/// Device and inode of a file. Zeros are nobody's.
+pub type Identity = (u64, u64);
+
+impl Attributes {
+    /// Sets the attributes of an open file.
+    pub(crate) fn apply(self, fd: &OwnedFd) -> io::Result<()> {
+        match self {
+            Self::Mode(mode) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?,
+            Self::Owner(user, group) => {
+                let (user, group) = owners(user, group);
+                rustix::fs::fchown(fd, user, group)?;
+            }
+            Self::Times(times) => rustix::fs::futimens(fd, &timestamps(times))?,
+        }
+        Ok(())
+    }
+}
+
+/// Result of a call on names.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// The request's value.
+    pub value: u64,
+    /// For the lane's buffer.
+    pub bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// Of a file.
+    pub fn status(status: &Status) -> Self {
+        Self { value: 0, bytes: status.encode().to_vec() }
+    }
+
+    /// Of a file system.
+    pub fn file_system(found: &FileSystem) -> Self {
+        Self::counted(found.encode().to_vec())
+    }
+
+    /// Bytes whose number is the value.
+    pub fn counted(bytes: Vec<u8>) -> Self {
+        Self { value: bytes.len() as u64, bytes }
+    }
+}
+
+/// Opens a regular file; others are refused, and neither opened for long nor waited for. `EAGAIN`:
+/// somebody has a lease on it.
+pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, Status)> {
+    let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
+    if flags.contains(OFlags::PATH) {
+        return Err(Errno::NOTSUP.into());
+    }
+    refuse_special(place, &call.path, flags)?;
+    // What has become special since then must not block this thread or take a terminal.
+    let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = making(call.mode, |mode| place.open(&call.path, guarded, mode))?;
+    let status = status_of(&fd)?;
+    must_be_regular(&status)?;
+    if !flags.contains(OFlags::NONBLOCK) {
+        let flags = rustix::fs::fcntl_getfl(&fd)?;
+        rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
+    }
+    Ok((uring::File::new(fd)?, status))
+}
+
+/// Makes what a request asks for, under the umask of its program.
+fn making<T>(mode: u32, make: impl FnOnce(Mode) -> T) -> T {
+    let NewMode { bits, umask } = NewMode::decode(mode);
+    with_umask(Mode::from_bits_retain(bits), Mode::from_bits_retain(umask), make)
+}
+
+/// Opens a file that is there, and waits until whoever has a lease on it gives that up. What is
+/// opened is what was found to be a regular file: nothing else is waited for.
+pub(crate) fn open_leased(place: &Place, call: &OpenCall) -> io::Result<(uring::File, Status)> {
+    let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
+    let found = place.open(&call.path, OFlags::PATH | flags & OFlags::NOFOLLOW, Mode::empty());
+    let found = match found {
+        // It was removed meanwhile.
+        Err(why) if errno(&why) == Errno::NOENT => return open(place, call),
+        found => found?,
+    };
+    must_be_regular(&status_of(&found)?)?;
+    let flags = flags - (OFlags::CREATE | OFlags::NOFOLLOW);
+    let fd = rustix::fs::open(link_to(&found), flags, Mode::empty())?;
+    let status = status_of(&fd)?;
+    Ok((uring::File::new(fd)?, status))
+}
+
+fn must_be_regular(status: &Status) -> Result<(), Errno> {
+    match FileType::from_raw_mode(status.mode) {
+        FileType::RegularFile => Ok(()),
+        _ => Err(Errno::NOTSUP),
+    }
+}
+
+/// Another open file of the same inode: for both reading and writing where that is allowed.
+///
+/// # Errors
+///
+/// Those of `open`.
+pub fn reopen(fd: &OwnedFd) -> io::Result<OwnedFd> {
+    let mode = rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE;
+    let open = |mode| rustix::fs::open(link_to(fd), mode | OFlags::CLOEXEC, Mode::empty());
+    Ok(open(OFlags::RDWR).or_else(|_| open(mode))?)
+}
+
+/// Refuses a name that leads to something else than a regular file: opening may have effects.
+fn refuse_special(place: &Place, path: &CStr, flags: OFlags) -> io::Result<()> {
+    let follow = !flags.intersects(OFlags::NOFOLLOW | OFlags::EXCL);
+    let Ok(status) = status(place, path, follow) else { return Ok(()) };
+    match FileType::from_raw_mode(status.mode) {
+        // The errors of a folder or a link are those of the open itself.
+        FileType::RegularFile | FileType::Symlink => Ok(()),
+        FileType::Directory if flags.intersects(OFlags::WRONLY | OFlags::RDWR) => Ok(()),
+        _ if flags.contains(OFlags::CREATE | OFlags::EXCL) => Ok(()),
+        _ => Err(Errno::NOTSUP.into()),
+    }
+}
+
+fn status(place: &Place, path: &CStr, follow: bool) -> io::Result<Status> {
+    if follow {
+        return status_of(place.find(path)?);
+    }
+    let at = place.anchor(path)?;
+    status_at(at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Executes a call.
+pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
+    match call {
+        NameCall::Stat { path, follow } => {
+            return Ok(Answer::status(&status(place, path, *follow)?));
+        }
+        NameCall::ReadDir { path, from, room } => {
+            return listing::read_dir(place, path, *from, *room);
+        }
+        NameCall::ReadLink { path } => {
+            let at = place.anchor(path)?;
+            let text = readlinkat(at.folder(), &at.name, Vec::new())?;
+            return Ok(Answer::counted(text.into_bytes()));
+        }
+        NameCall::FileSystem { path } => {
+            return Ok(Answer::file_system(&file_system(place.find(path)?)?));
+        }
+        NameCall::Truncate { path, len } => {
+            rustix::fs::ftruncate(open_to_cut(place, path)?, *len)?;
+        }
+        NameCall::Unlink { path } => {
+            let at = place.anchor(path)?;
+            unlinkat(at.folder(), &at.name, AtFlags::empty())?;
+        }
+        NameCall::Rename { from, to, flags } => {
+            let (from, to) = (place.anchor(from)?, place.anchor(to)?);
+            let flags = RenameFlags::from_bits_retain(*flags);
+            renameat_with(from.folder(), &from.name, to.folder(), &to.name, flags)?;
+        }
+        NameCall::MakeDir { path, mode } => {
+            let at = place.anchor(path)?;
+            making(*mode, |mode| mkdirat(at.folder(), &at.name, mode))?;
+        }
+        NameCall::RemoveDir { path } => {
+            let at = place.anchor(path)?;
+            unlinkat(at.folder(), &at.name, AtFlags::REMOVEDIR)?;
+        }
+        NameCall::Link { from, to } => {
+            let (from, to) = (place.anchor(from)?, place.anchor(to)?);
+            linkat(from.folder(), &from.name, to.folder(), &to.name, AtFlags::empty())?;
+        }
+        NameCall::Symlink { text, name } => {
+            let at = place.anchor(name)?;
+            symlinkat(text, at.folder(), &at.name)?;
+        }
+        NameCall::Set { path, follow, what } => set(place, path, *follow, *what)?,
+        NameCall::Access { path, mode } => {
+            let found = place.find(path)?;
+            accessat(CWD, link_to(&found), Access::from_bits_retain(*mode), AtFlags::empty())?;
+        }
+        NameCall::SyncFolder { path } => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            rustix::fs::fsync(place.open(path, flags, Mode::empty())?)?;
+        }
+        // Names that others than the daemon change can be known to nobody.
+        NameCall::Lease { .. } => return Err(Errno::OPNOTSUPP.into()),
+    }
+    Ok(Answer::default())
+}
+
+/// Opens a regular file to cut it; what is none is refused as by `truncate(2)`, and not opened:
+/// that may wait for others, and have effects.
+fn open_to_cut(place: &Place, path: &CStr) -> io::Result<OwnedFd> {
+    let found = place.find(path)?;
+    match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(Errno::ISDIR.into()),
+        _ => return Err(Errno::INVAL.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(link_to(&found), flags, Mode::empty())?)
+}
+
+fn set(place: &Place, path: &CStr, follow: bool, what: Attributes) -> io::Result<()> {
+    if !follow {
+        let at = place.anchor(path)?;
+        let (folder, name, flags) = (at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW);
+        match what {
+            Attributes::Mode(_) => return Err(Errno::NOTSUP.into()),
+            Attributes::Owner(user, group) => {
+                let (user, group) = owners(user, group);
+                chownat(folder, name, user, group, flags)?;
+            }
+            Attributes::Times(times) => utimensat(folder, name, &timestamps(times), flags)?,
+        }
+        return Ok(());
+    }
+    let found = place.find(path)?;
+    match what {
+        Attributes::Mode(mode) => {
+            chmodat(CWD, link_to(&found), Mode::from_raw_mode(mode), AtFlags::empty())?;
+        }
+        Attributes::Owner(user, group) => {
+            let (user, group) = owners(user, group);
+            chownat(&found, c"", user, group, AtFlags::EMPTY_PATH)?;
+        }
+        Attributes::Times(times) => {
+            utimensat(CWD, link_to(&found), &timestamps(times), AtFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+/// User and group, but for those that are to stay.
+fn owners(user: u32, group: u32) -> (Option<Uid>, Option<Gid>) {
+    let is_set = |id: &u32| *id != u32::MAX;
+    (Some(user).filter(is_set).map(Uid::from_raw), Some(group).filter(is_set).map(Gid::from_raw))
+}
+
+const fn timestamps(times: Times) -> Timestamps {
+    let (accessed, modified) = (times.accessed, times.modified);
+    Timestamps {
+        last_access: Timespec { tv_sec: accessed.0, tv_nsec: accessed.1 },
+        last_modification: Timespec { tv_sec: modified.0, tv_nsec: modified.1 },
+    }
+}
+
+#[expect(clippy::cast_sign_loss, reason = "the same bits, whatever the platform's types")]
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::cast_lossless,
+    clippy::allow_attributes,
+    reason = "the widths of these fields differ between platforms"
+)]
+pub(crate) fn file_system(fd: impl AsFd) -> io::Result<FileSystem> {
+    let found = fstatfs(fd)?;
+    Ok(FileSystem {
+        block_size: found.f_bsize as u64,
+        block_count: found.f_blocks as u64,
+        free: found.f_bfree as u64,
+        available: found.f_bavail as u64,
+        inode_count: found.f_files as u64,
+        inodes_free: found.f_ffree as u64,
+        name_len_max: found.f_namelen as u64,
+        magic: found.f_type as u64,
+    })
+}
+
+/// Where an engine thread leaves what does not fit a completion.
+#[derive(Debug)]
+pub(crate) struct Shared<T>(Arc<Mutex<Option<T>>>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn fill(&self, value: T) -> io::Result<u64> {
+        *lock(&self.0) = Some(value);
+        Ok(0)
+    }
+
+    pub(crate) fn take(&self) -> io::Result<T> {
+        lock(&self.0).take().ok_or_else(|| Errno::IO.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::CString, fs, os::unix::ffi::OsStrExt as _};
+
+    use rustix::fs::mknodat;
+
+    use super::*;
+
+    /// Opened to be cut, a pipe would wait for who reads it.
+    #[test]
+    fn what_is_no_regular_file_is_refused_to_be_cut_at_once() {
+        let folder = tempfile::tempdir().expect("folder");
+        mknodat(CWD, folder.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        fs::write(folder.path().join("file"), "12345").expect("file");
+        let cut = |name: &str, len| {
+            let path = CString::new(folder.path().join(name).as_os_str().as_bytes()).unwrap();
+            let cut = execute(&Place::Machine, &NameCall::Truncate { path, len });
+            cut.map(drop).map_err(|why| why.raw_os_error().map(Errno::from_raw_os_error))
+        };
+        assert_eq!(cut("pipe", 0), Err(Some(Errno::INVAL)));
+        assert_eq!(cut("", 0), Err(Some(Errno::ISDIR)));
+        assert_eq!(cut("gone", 0), Err(Some(Errno::NOENT)));
+        assert_eq!(cut("file", 2), Ok(()));
+        assert_eq!(fs::read(folder.path().join("file")).expect("there"), b"12");
+    }
+}

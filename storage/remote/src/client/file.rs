@@ -1,0 +1,360 @@
+//! The calls of a daemon on remote names and remote open files.
+
+use std::{cell::Cell, io, pin::Pin, rc::Rc, task::Poll};
+
+use executor::Credits;
+use rustix::{
+    fs::{OFlags, SeekFrom},
+    io::Errno,
+};
+use storage::{
+    lock_call::LockCall,
+    names::{Answer, Attributes, NameCall, OpenCall, device_of},
+    verdict::errno,
+};
+use uring::{Buffer, Buffers};
+use wire::{FileSystem, FoundLock, PIECE_LEN_MAX, Request, SEEK_DATA, SEEK_HOLE, SEEK_SET, Status};
+
+use super::requests::{Client, Network};
+
+/// A file that the server has open. Closed there when this is dropped.
+pub struct RemoteFile<N: Network> {
+    client: Rc<Client<N>>,
+    handle: u32,
+    appends: bool,
+    is_closed: Cell<bool>,
+    /// It was changed or locked: who closes it waits for what the server says.
+    is_used: Cell<bool>,
+}
+
+impl<N: Network> Drop for RemoteFile<N> {
+    fn drop(&mut self) {
+        if !self.is_closed.get() {
+            self.client.close_soon(self.handle);
+        }
+    }
+}
+
+impl<N: Network> RemoteFile<N> {
+    /// Opens a file for the process of this number, and tells its status; the path starts at the
+    /// server's root.
+    pub(crate) async fn open(
+        client: &Rc<Client<N>>,
+        process: Option<u16>,
+        call: OpenCall,
+    ) -> io::Result<(Rc<Self>, Status)> {
+        let handle = client.new_handle();
+        let (request, path) = call.encode(handle)?;
+        let answered = client.call(request, path, call.is_once()).await?;
+        let status = marked(Status::decode(&answered.1).ok_or(Errno::IO)?);
+        let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
+        client.is_for(handle, process);
+        let (is_closed, is_used) = (Cell::new(false), Cell::new(false));
+        let client = Rc::clone(client);
+        let file = Rc::new(Self { client, handle, appends, is_closed, is_used });
+        Ok((file, status))
+    }
+
+    /// Its path from the server's root, when it was last known to have one.
+    pub fn path(&self) -> Option<Vec<u8>> {
+        self.client.path_of(self.handle)
+    }
+
+    /// Its inode number at the server.
+    pub fn inode(&self) -> Option<u64> {
+        self.client.identity_of(self.handle).map(|(_, inode)| inode)
+    }
+
+    /// Closes the file, unless somebody else has it too. Waits for that if it was locked, or
+    /// changed.
+    ///
+    /// # Errors
+    ///
+    /// What was written to it and is lost, if the server is told only now.
+    pub async fn close(file: Rc<Self>) -> io::Result<()> {
+        match Rc::into_inner(file) {
+            Some(file) if file.is_used.get() => {
+                file.is_closed.set(true);
+                file.client.close(file.handle).await
+            }
+            // What is dropped is closed.
+            _ => Ok(()),
+        }
+    }
+
+    /// The permits for transfers to and from its server.
+    pub fn permits(&self) -> Credits {
+        self.client.permits.clone()
+    }
+
+    /// Takes a lock, or gives it up.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn lock(&self, call: LockCall) -> io::Result<()> {
+        let _wait = if call.terms.waits { Some(self.client.wait().await) } else { None };
+        self.is_used.set(true);
+        let LockCall { terms, start, len } = call;
+        let request = Request::Lock { file: self.handle, terms: terms.encode(), start, len };
+        self.call(request, Vec::new()).await.map(drop)
+    }
+
+    /// Looks for a lock that is in the way.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn find_lock(&self, call: LockCall) -> io::Result<Option<FoundLock>> {
+        let LockCall { terms, start, len } = call;
+        let request = Request::FindLock { file: self.handle, terms: terms.encode(), start, len };
+        let (found, bytes) = self.call(request, Vec::new()).await?;
+        if found == 0 { Ok(None) } else { Ok(Some(FoundLock::decode(&bytes).ok_or(Errno::IO)?)) }
+    }
+
+    /// Reads until `into` is full or the file ends, in pieces that are under way together.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn read(&self, at: u64, into: &Buffers) -> io::Result<usize> {
+        if let Some(piece) = sole_piece(into) {
+            return self.read_piece(at, piece).await;
+        }
+        let reads = pieces(into, at).map(|(at, piece)| async move {
+            Ok((self.read_piece(at, &piece).await?, piece.len()))
+        });
+        contiguous(together(reads).await)
+    }
+
+    async fn read_piece(&self, at: u64, piece: &Buffer) -> io::Result<usize> {
+        let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
+        let request = Request::Read { file: self.handle, at, len, arena_at: 0 };
+        let read = self.client.transfer(request, piece.clone(), false).await;
+        read.map_err(|error| self.stale(error))
+    }
+
+    /// Writes all of `from`, in pieces that are under way together; to the end of a file that was
+    /// opened to append, one after the other, for others append to it, too.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
+        self.is_used.set(true);
+        if self.appends {
+            let (mut written, from) = (Vec::new(), in_one_piece(from));
+            for (_, piece) in pieces(&from, 0) {
+                let (len, wanted) = (self.write_piece(0, &piece).await, piece.len());
+                let is_whole = len.as_ref().is_ok_and(|len| *len == wanted);
+                if len.as_ref().is_err_and(|error| errno(error) == Errno::IO) {
+                    return len; // It may be there: whoever wrote the rest might append it twice.
+                }
+                written.push(len.map(|len| (len, wanted)));
+                if !is_whole {
+                    break;
+                }
+            }
+            return contiguous(written);
+        }
+        if let Some(piece) = sole_piece(from) {
+            return self.write_piece(at, piece).await;
+        }
+        let writes = pieces(from, at).map(|(at, piece)| async move {
+            Ok((self.write_piece(at, &piece).await?, piece.len()))
+        });
+        contiguous(together(writes).await)
+    }
+
+    async fn write_piece(&self, at: u64, piece: &Buffer) -> io::Result<usize> {
+        let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
+        let request = Request::Write { file: self.handle, at, len, arena_at: 0 };
+        let written = self.client.transfer(request, piece.clone(), self.appends).await;
+        written.map_err(|error| self.stale(error))
+    }
+
+    /// Type, identity, and size.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn status(&self) -> io::Result<Status> {
+        let (_, bytes) = self.call(Request::FileStat { file: self.handle }, Vec::new()).await?;
+        Ok(marked(Status::decode(&bytes).ok_or(Errno::IO)?))
+    }
+
+    /// The file system that has it.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn file_system(&self) -> io::Result<FileSystem> {
+        let request = Request::FileSystem { file: self.handle, path_len: 0 };
+        let (_, bytes) = self.call(request, Vec::new()).await?;
+        Ok(FileSystem::decode(&bytes).ok_or(Errno::IO)?)
+    }
+
+    /// Makes it durable.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn sync(&self, data_only: bool) -> io::Result<()> {
+        let file = self.handle;
+        let request = if data_only { Request::Datasync { file } } else { Request::Sync { file } };
+        self.call(request, Vec::new()).await.map(drop)
+    }
+
+    /// Sets its length.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn truncate(&self, len: u64) -> io::Result<()> {
+        let request = Request::Truncate { file: self.handle, path_len: 0, len };
+        self.change(request, true).await
+    }
+
+    /// Changes which bytes have space.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn allocate(&self, mode: u32, at: u64, len: u64) -> io::Result<()> {
+        let request = Request::Allocate { file: self.handle, mode, at, len };
+        self.change(request, request.shifts()).await
+    }
+
+    /// Resolves a position.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
+        let (offset, whence) = match to {
+            SeekFrom::Start(offset) => (offset, SEEK_SET),
+            SeekFrom::Data(offset) => (offset, SEEK_DATA),
+            SeekFrom::Hole(offset) => (offset, SEEK_HOLE),
+            _ => return Err(Errno::INVAL.into()),
+        };
+        let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;
+        let request = Request::SetPosition { file: self.handle, offset, whence };
+        Ok(self.call(request, Vec::new()).await?.0)
+    }
+
+    /// Sets attributes.
+    ///
+    /// # Errors
+    ///
+    /// The file's; `EIO`: the server is lost.
+    pub async fn set(&self, what: Attributes) -> io::Result<()> {
+        let (request, payload) = what.encode(self.handle, c"", true)?;
+        self.call(request, payload).await.map(drop)
+    }
+
+    async fn call(&self, request: Request, payload: Vec<u8>) -> io::Result<(u64, Vec<u8>)> {
+        self.client.call(request, payload, false).await.map_err(|error| self.stale(error))
+    }
+
+    async fn change(&self, request: Request, is_once: bool) -> io::Result<()> {
+        self.is_used.set(true);
+        let done = self.client.call(request, Vec::new(), is_once).await;
+        done.map(drop).map_err(|error| self.stale(error))
+    }
+
+    /// The error of a handle that the server does not know because the file, or a lock on it, could
+    /// not be had again when it was started anew.
+    fn stale(&self, error: io::Error) -> io::Error {
+        self.client.why_gone(self.handle).map_or(error, io::Error::from)
+    }
+}
+
+/// Executes a call on names; paths start at the server's root.
+pub(crate) async fn name<N: Network>(client: &Rc<Client<N>>, call: NameCall) -> io::Result<Answer> {
+    let (request, payload) = call.encode()?;
+    let (value, bytes) = client.call(request, payload, call.is_once()).await?;
+    Ok(match call {
+        NameCall::Stat { .. } => Answer::status(&marked(Status::decode(&bytes).ok_or(Errno::IO)?)),
+        NameCall::Lease { .. } => {
+            let (status, rest) = bytes.split_at_checked(Status::LEN).ok_or(Errno::IO)?;
+            let status = marked(Status::decode(status).ok_or(Errno::IO)?);
+            Answer { value, bytes: [&status.encode()[..], rest].concat() }
+        }
+        _ => Answer { value, bytes },
+    })
+}
+
+fn marked(status: Status) -> Status {
+    Status { device: device_of(status.device), ..status }
+}
+
+/// The only piece of a short transfer.
+fn sole_piece(buffers: &Buffers) -> Option<&Buffer> {
+    match buffers.as_slice() {
+        [one] if one.len() <= PIECE_LEN_MAX => Some(one),
+        _ => None,
+    }
+}
+
+/// The bytes of a short transfer in one buffer, so that one request moves them.
+fn in_one_piece(buffers: &Buffers) -> Buffers {
+    if buffers.as_slice().len() == 1 || buffers.len() > PIECE_LEN_MAX {
+        return buffers.clone();
+    }
+    let mut bytes = Vec::with_capacity(buffers.len());
+    buffers.as_slice().iter().for_each(|buffer| buffer.append_to(&mut bytes));
+    Buffer::from(bytes).into()
+}
+
+/// The pieces of a transfer, with their places in the file.
+fn pieces(buffers: &Buffers, at: u64) -> impl Iterator<Item = (u64, Buffer)> + use<> {
+    let mut at = at;
+    let mut pieces = Vec::new();
+    for buffer in buffers.as_slice() {
+        let mut rest = buffer.clone();
+        while !rest.is_empty() {
+            let piece = rest.prefix(PIECE_LEN_MAX);
+            rest = rest.suffix(piece.len());
+            let len = piece.len() as u64;
+            pieces.push((at, piece));
+            at = at.saturating_add(len);
+        }
+    }
+    pieces.into_iter()
+}
+
+/// Bytes moved up to the first piece that was not moved whole, of those that came to anything.
+fn contiguous(results: Vec<io::Result<(usize, usize)>>) -> io::Result<usize> {
+    let mut done = 0;
+    for result in results {
+        match result {
+            Ok((len, wanted)) => {
+                done += len;
+                if len < wanted {
+                    break;
+                }
+            }
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// Waits for all of some futures, which run side by side; results in their order.
+pub(super) async fn together<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut running: Vec<(Pin<Box<_>>, Option<T>)> =
+        futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut is_done = true;
+        for (future, result) in running.iter_mut().filter(|(_, result)| result.is_none()) {
+            match future.as_mut().poll(context) {
+                Poll::Ready(value) => *result = Some(value),
+                Poll::Pending => is_done = false,
+            }
+        }
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, result)| result).collect()
+}

@@ -1,0 +1,117 @@
+//! A client's state of its session: unanswered requests, and the files it has open and locked.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    rc::Rc,
+};
+
+use executor::Notify;
+use rustix::io::Errno;
+use storage::{lock_call::LockCall, verdict::verdict};
+use uring::Buffer;
+use wire::{Request, Status};
+
+use crate::{
+    client::{held::Held, opened::Opened},
+    server::{decode::Job, ledger::RECORDS},
+};
+
+pub(super) struct State {
+    pub(super) pending: BTreeMap<u64, Rc<Pending>>,
+    /// Of these, those that this connection has not sent.
+    pub(super) unsent: VecDeque<u64>,
+    pub(super) next_id: u64,
+    pub(super) free_records: BTreeSet<u32>,
+    pub(super) opened: Opened,
+    pub(super) held: Held,
+    pub(super) is_connected: bool,
+    /// Attempts to connect that came to nothing.
+    pub(super) failures: u64,
+    /// The session is to end, and has.
+    pub(super) is_leaving: bool,
+    pub(super) has_left: bool,
+    /// Why everything fails from now on.
+    pub(super) dead: Option<String>,
+}
+
+/// A request that is not answered.
+pub(super) struct Pending {
+    pub(super) request: Request,
+    pub(super) record: Option<u32>,
+    pub(super) payload: Vec<u8>,
+    /// Data to write, or room for data to read.
+    pub(super) data: Option<Buffer>,
+    pub(super) reply: RefCell<Option<(u64, Vec<u8>)>>,
+    pub(super) answered: Notify,
+}
+
+impl Pending {
+    /// The request as its server takes it, which is told no bytes that are here already.
+    pub(super) fn job(&self, id: u64) -> Job {
+        let data = self.data.clone().unwrap_or_else(|| Vec::new().into());
+        let (request, record, payload) = (self.request, self.record, Rc::from(&*self.payload));
+        Job { id, record, request, payload, data: data.into() }
+    }
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            pending: BTreeMap::new(),
+            unsent: VecDeque::new(),
+            next_id: 1,
+            free_records: (0..RECORDS).collect(),
+            opened: Opened::new(),
+            held: Held::default(),
+            is_connected: false,
+            failures: 0,
+            is_leaving: false,
+            has_left: false,
+            dead: None,
+        }
+    }
+
+    /// Forgets a file that is given up: it is not reopened, for it may be somebody else's before
+    /// the answer comes.
+    pub(super) fn give_up(&mut self, request: &Request) {
+        self.note_lock(request, true);
+        if let Request::Close { file } = *request {
+            self.held.closed(file);
+        }
+    }
+
+    /// Keeps up with which files the server has open, and with their locks. At once when the answer
+    /// comes: the connection may break before whoever asked has run.
+    pub(super) fn note(&mut self, pending: &Pending, value: u64, payload: &[u8]) {
+        match (verdict(value), pending.request) {
+            (Err(Errno::AGAIN), Request::Lock { file, terms, start, len }) => {
+                if let Ok(call) = LockCall::new(terms, start, len) {
+                    self.held.refused(file, call);
+                }
+                return;
+            }
+            (Err(_), _) => return,
+            (Ok(_), _) => {}
+        }
+        match pending.request {
+            Request::Open { file, flags, .. } => {
+                if let Some(status) = Status::decode(payload) {
+                    self.opened.insert(file, pending.payload.clone(), flags, &status);
+                }
+            }
+            Request::Lock { .. } => self.note_lock(&pending.request, false),
+            _ => {}
+        }
+    }
+
+    /// Takes down a lock, or an unlock, of a file that the session knows.
+    fn note_lock(&mut self, request: &Request, is_unlock: bool) {
+        let Request::Lock { file, terms, start, len } = *request else { return };
+        let call = LockCall::new(terms, start, len).ok();
+        let call = call.filter(|call| call.is_unlock() == is_unlock);
+        if let (Some(identity), Some(call)) = (self.opened.identity(file), call) {
+            self.held.note(file, identity, call);
+        }
+    }
+}
