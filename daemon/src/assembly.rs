@@ -25,6 +25,7 @@ use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 use crate::{
     Config, Error, Given, Summary, Viewing,
     admission::Admission,
+    burial::bury,
     config::{CORES_MAX, Serving},
     core::Core,
     guest,
@@ -32,6 +33,7 @@ use crate::{
     launcher::Launcher,
     life::Life,
     listener::{Attendance, Listener, Newcomer},
+    mail,
     mounts::{self, Mounts},
     node::Node,
     remote_status::{Listening, RemoteStatus},
@@ -111,7 +113,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     });
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::new(listening)));
-    handle.spawn(Class::Latency, Rc::clone(&first.core).read_mail());
+    handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
     let views = first.mount_views(&hall.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
     umask(Mode::empty());
@@ -187,7 +189,7 @@ impl Hall {
             let run = move || match Seat::new(&hall, index) {
                 Ok(mut seat) => {
                     started.send(Ok(())).ok();
-                    let mail = Rc::clone(&seat.core).read_mail();
+                    let mail = mail::read(Rc::clone(&seat.core));
                     seat.executor.run_until(mail);
                 }
                 Err(error) => drop(started.send(Err(error))),
@@ -276,7 +278,7 @@ impl Seat {
         let own = Own::default();
         let server = hall.server(&handle, &reactor, &sockets, &own)?;
         let mounts = Mounts::new(machine.clone(), server.clone());
-        let core = Core::new(index, handle, mounts, Arc::clone(&hall.node));
+        let core = Core::new(index, handle, mounts, Arc::clone(&hall.node), bury);
         core.handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
         let door = guest::Door {
             core: Rc::clone(&core),
