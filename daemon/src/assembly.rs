@@ -24,6 +24,7 @@ use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 use crate::{
     Config, Error, Given, Summary, Viewing,
     admission::Admission,
+    burial::bury,
     config::{CORES_MAX, Serving},
     core::Core,
     cores, guest,
@@ -31,6 +32,7 @@ use crate::{
     launcher::Launcher,
     life::Life,
     listener::{Attendance, Listener, Newcomer},
+    mail,
     mounts::{self, Mounts},
     node::Node,
     remote_status::{Listening, RemoteStatus},
@@ -117,7 +119,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     });
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::new(listening)));
-    handle.spawn(Class::Latency, Rc::clone(&first.core).read_mail());
+    handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
     let views = first.mount_views(&hall.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
     umask(Mode::empty());
@@ -203,8 +205,7 @@ impl Others {
     /// Starts the next executor, if it is time to, and waits for nothing: it gets sessions once it
     /// runs.
     fn start_wanted(&self) {
-        let node = &self.hall.node;
-        let Some(index) = lock(&node.admission).seats().wanted() else { return };
+        let Some(index) = lock(&self.hall.node.admission).seats().wanted() else { return };
         if self.threads.borrow().len() >= index {
             return; // It is about to run.
         }
@@ -226,7 +227,7 @@ impl Others {
         let run = move || match Seat::new(&hall, index) {
             Ok(mut seat) => {
                 begins(&hall, Ok(()));
-                let mail = Rc::clone(&seat.core).read_mail();
+                let mail = mail::read(Rc::clone(&seat.core));
                 seat.executor.run_until(mail);
             }
             Err(error) => begins(&hall, Err(error)),
@@ -318,7 +319,7 @@ impl Seat {
         let own = Own::default();
         let server = hall.server(&handle, &reactor, &sockets, &own)?;
         let mounts = Mounts::new(machine.clone(), server.clone());
-        let core = Core::new(index, handle, mounts, Arc::clone(&hall.node));
+        let core = Core::new(index, handle, mounts, Arc::clone(&hall.node), bury);
         core.handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
         let door = guest::Door {
             core: Rc::clone(&core),

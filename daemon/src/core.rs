@@ -1,5 +1,7 @@
 //! One executor's part of the daemon: its sessions, and what drains their files.
 
+mod doorstep;
+
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -7,15 +9,14 @@ use std::{
     sync::Arc,
 };
 
-use executor::{Class, Handle, Idle, Notify, Registration, Reply};
+use executor::{Handle, Idle, Notify, Registration};
 use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
+use self::doorstep::Doorstep;
 use crate::{
-    drain::{self, Lines},
     file::OpenFile,
-    lanes::Doorstep,
-    node::{CoreReport, Mail, Node, Report},
-    pace, registration,
+    lines::Lines,
+    node::Node,
     session::{Bells, Session},
     session_storage::SessionStorage,
     statistics::Totals,
@@ -37,7 +38,11 @@ pub(crate) struct Core<S: SessionStorage> {
     /// Files the tick looks at.
     pub(crate) active: RefCell<Vec<Rc<OpenFile<S>>>>,
     pub(crate) is_ticking: Cell<bool>,
+    bury: Bury<S>,
 }
+
+/// Begins the last rites of a session that takes no request any more.
+pub(crate) type Bury<S> = fn(&Rc<Core<S>>, Rc<Session<S>>);
 
 /// Why a session ends.
 #[derive(Debug)]
@@ -64,7 +69,13 @@ impl fmt::Display for Departure {
 }
 
 impl<S: SessionStorage> Core<S> {
-    pub(crate) fn new(index: usize, handle: Handle, storage: S, node: Arc<Node>) -> Rc<Self> {
+    pub(crate) fn new(
+        index: usize,
+        handle: Handle,
+        storage: S,
+        node: Arc<Node>,
+        bury: Bury<S>,
+    ) -> Rc<Self> {
         // Clients are rung for every completion then, and ring for every request.
         let rings_always = handle.idle() == Idle::Interrupt;
         let doorstep = Doorstep { node: Arc::clone(&node), core: index, rings_always };
@@ -81,6 +92,7 @@ impl<S: SessionStorage> Core<S> {
             lines: RefCell::default(),
             active: RefCell::default(),
             is_ticking: Cell::new(false),
+            bury,
         };
         if let (true, Some(board)) = (rings_always, core.board()) {
             board.parked.always();
@@ -113,18 +125,6 @@ impl<S: SessionStorage> Core<S> {
         self.sessions.borrow().iter().flatten().map(Rc::clone).collect()
     }
 
-    /// The file in a session's slot. Its registration may still be on the way: then looks there.
-    pub(crate) fn find_file(
-        self: &Rc<Self>,
-        session: &Session<S>,
-        slot: u32,
-    ) -> Option<Rc<OpenFile<S>>> {
-        session.file(slot).or_else(|| {
-            registration::hear(self, session);
-            session.file(slot)
-        })
-    }
-
     /// Counts something for a session.
     pub(crate) fn count(&self, session: u32, count: impl FnOnce(&mut Totals)) {
         if let Some(session) = self.session(session) {
@@ -152,125 +152,22 @@ impl<S: SessionStorage> Core<S> {
             _ => tracing::warn!(session = session.id, "session ended: {departure}"),
         }
         if let Some(session) = self.session(session.id) {
-            self.handle.spawn(Class::Latency, bury(Rc::clone(self), session));
+            (self.bury)(self, session);
         }
     }
 
-    /// Reads this executor's mail, until it is told to end.
-    pub(crate) async fn read_mail(self: Rc<Self>) {
-        let Some(mailbox) = self.node.mailbox(self.index) else { return };
-        loop {
-            let (mail, core) = (mailbox.receive().await, Rc::clone(&self));
-            match mail {
-                Mail::Drain { session, slot, done } => {
-                    self.answer(done, async move { core.drain_slot(session, slot).await });
-                }
-                Mail::DrainAll(done) => self.answer(done, async move { core.drain_all().await }),
-                Mail::Hear(done) => {
-                    self.hear_all();
-                    done.send(());
-                }
-                Mail::Bury(done) => self.answer(done, async move { core.bury_lockers().await }),
-                Mail::Close(done) => {
-                    self.close();
-                    done.send(());
-                }
-                Mail::LeaveServer(done) => {
-                    self.answer(done, async move { core.storage.leave().await });
-                }
-                Mail::Report(done) => done.send(self.report()),
-                Mail::Departed => self.departed.notify_all(),
-                Mail::End => return,
-            }
+    /// Takes a file off the list of active ones.
+    pub(crate) fn forget(&self, file: &Rc<OpenFile<S>>) {
+        if file.pace.is_active.replace(false) {
+            self.active.borrow_mut().retain(|other| !Rc::ptr_eq(other, file));
         }
     }
 
-    /// Has what a letter asks for done in a task, and says so.
-    fn answer(&self, done: Reply<()>, work: impl Future<Output = ()> + 'static) {
-        self.handle.spawn(Class::Latency, async move {
-            work.await;
-            done.send(());
-        });
-    }
-
-    /// Drains the file in a session's slot, if there is one.
-    async fn drain_slot(self: &Rc<Self>, session: u32, slot: u32) {
-        let file = self.session(session).and_then(|found| found.file_to_drain(slot));
-        if let Some(file) = file {
-            drain::drain_to(self, &file, file.head()).await.unwrap_or_default();
+    /// Lets go of a session that has ended, and of its files on the list of active ones.
+    pub(crate) fn remove(&self, id: u32) {
+        if let Some(slot) = self.sessions.borrow_mut().get_mut(id as usize) {
+            *slot = None;
         }
+        self.active.borrow_mut().retain(|file| file.session != id);
     }
-
-    /// Drains every file, also those that are still on their way here.
-    async fn drain_all(self: &Rc<Self>) {
-        self.hear_all();
-        for session in self.sessions() {
-            drain::drain_session(self, &session).await;
-        }
-    }
-
-    /// Reads every control socket.
-    fn hear_all(self: &Rc<Self>) {
-        self.sessions().iter().for_each(|session| registration::hear(self, session));
-    }
-
-    /// Ends the sessions of clients that are gone and had locks; on return they have none.
-    async fn bury_lockers(self: &Rc<Self>) {
-        let mut ending = self.sessions();
-        ending.retain(|session| session.has_locks.get());
-        for session in ending.iter().filter(|session| session.peer.is_gone()) {
-            self.end(session, Departure::Gone);
-        }
-        ending.retain(|session| session.is_ending());
-        for session in ending {
-            session.news.until(|| session.file_count() == 0).await;
-        }
-    }
-
-    /// Ends every session.
-    fn close(self: &Rc<Self>) {
-        for session in self.sessions() {
-            self.end(&session, Departure::Stopping);
-        }
-    }
-
-    fn report(&self) -> Report {
-        let (counters, sessions) = (self.handle.counters(), self.sessions());
-        let mut totals = self.node.ended(self.index);
-        sessions.iter().for_each(|session| totals.add(&session.count_up()));
-        let files: Vec<_> = sessions.iter().flat_map(|session| session.files()).collect();
-        let is_refused = |file: &&Rc<OpenFile<S>>| file.pace.is_refused.get();
-        totals.drain_errors += files.iter().filter(is_refused).count() as u64;
-        let core = CoreReport::new(self.index, self.storage.describe(), sessions.len(), &counters);
-        let staged_bytes = files.iter().map(|file| file.staged().min(file.log().len)).sum();
-        Report { core, totals, staged_bytes, working: counters.working }
-    }
-}
-
-/// The last rites of a session.
-async fn bury<S: SessionStorage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
-    debug_assert!(session.is_ending(), "session {} takes no requests", session.id);
-    // A file that was handed over is drained, even if nothing has been heard of it yet.
-    registration::hear(&core, &session);
-    session.quiet().await;
-    drain::drain_session(&core, &session).await;
-    for file in session.files() {
-        registration::discard(&core, &session, &file).await;
-        if !file.is_ours {
-            core.node.shared().inodes.remove(file.identity.0, file.identity.1);
-        }
-    }
-    if session.has_locks.get() {
-        core.node.locker_ended();
-        session.news.notify_all();
-    }
-    core.node.clients.bundles.end(session.id);
-    core.node.count_ended(core.index, &session.count_up());
-    if let Some(slot) = core.sessions.borrow_mut().get_mut(session.id as usize) {
-        *slot = None;
-    }
-    pace::forget_session(&core, session.id);
-    let (id, grant) = (session.id, session.grant);
-    drop(session);
-    core.node.leave(id, grant);
 }

@@ -4,23 +4,21 @@
 //! if that is no more, is written by one call: others may append to the file, too. Whoever waits
 //! for bytes drains them itself, in its own latency task ([`drain_to`]); all else is drained by
 //! throughput tasks that take files from a queue, fair by bytes between sessions; each device has
-//! its own ([`Lines`]). Both hold the file's turn for the time of a unit, so a waiter waits for at
-//! most the one under way.
+//! its own ([`Lines`](crate::lines::Lines)). Both hold the file's turn for the time of a unit, so a
+//! waiter waits for at most the one under way.
 //!
 //! # Errors and order
 //!
 //! A log is released in its own order, and only what the kernel has. What the kernel refuses stays
 //! staged: the client is owed the error, the background leaves the file alone but for a try every
-//! [`RETRY_TICKS`](crate::pace), and whoever asks for the bytes has them tried again. So nothing
+//! 50 ticks, and whoever asks for the bytes has them tried again. So nothing
 //! younger of a file lands before an error is told, and a full disk that gets room loses nothing.
 //! Refused bytes are given up by closing, and where somebody else has the file open, too. A unit
 //! that is not released is written again by whoever takes over, to the same place; for bytes that
 //! go to the end of the file, the size from which an append starts is recorded before it.
 
 mod claim;
-mod lines;
 mod plan;
-mod queue;
 
 use std::rc::Rc;
 
@@ -30,20 +28,16 @@ use shm::staging::{APPEND, Run};
 use storage::verdict::errno;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 
-use claim::LogClaim;
-pub(crate) use lines::Lines;
-
 use crate::{
     core::{Core, Departure},
     file::{OpenFile, Piece, Turn},
+    lines::UNIT_LEN,
     session::Session,
     session_storage::SessionStorage,
     statistics::TracedWork,
     trace::{Open, now_ns},
 };
-
-/// Most bytes of a unit.
-pub(crate) const UNIT_LEN: u64 = 256 << 10;
+use claim::LogClaim;
 
 /// Drains `file` until its log's tail reaches `position`, or nothing is left to drain.
 ///

@@ -4,6 +4,9 @@
 //! flight together; whatever uses the descriptor holds a [`Use`], so a close can wait for all of
 //! it.
 
+mod pace;
+mod window;
+
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -17,7 +20,7 @@ use storage::{Storage, names::Identity, segment::Segment, turns::Turns};
 use uring::Buffer;
 use wire::FileFlags;
 
-use crate::{pace::Pace, readahead::Window};
+use self::{pace::Pace, window::Window};
 
 /// Where a file's log lies in the arena, bytes; no log when the length is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,18 +4,12 @@
 //! many entries as it has slots; a lane that may have more waits for its next turn behind the
 //! others. One that is [blocked](crate::requests::permits) is left alone.
 
-use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
+use std::{collections::VecDeque, rc::Rc, time::Duration};
 
-use executor::{Armed, Attendant, Credit, Found, Seldom, SharedSource, Source};
-use shm::{Board, LANES, SESSIONS_MAX, lane::SLOTS};
+use executor::{Armed, Seldom, Source};
+use shm::{LANES, SESSIONS_MAX};
 
-use crate::{
-    core::{Core, Departure},
-    node::Node,
-    pace, requests,
-    session::Session,
-    session_storage::SessionStorage,
-};
+use crate::{core::Core, pace, requests, session_storage::SessionStorage};
 
 /// Bit of a ready word that stands for dirty files.
 const DIRTY: usize = LANES;
@@ -80,31 +74,6 @@ impl<S: SessionStorage> Lanes<S> {
     }
 }
 
-/// Takes a lane's entries; returns how many, and whether there may be more.
-pub(crate) fn visit<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    session: &Rc<Session<S>>,
-    lane: usize,
-    permits: &mut Option<Credit>,
-) -> (usize, bool) {
-    for taken in 0..SLOTS {
-        if session.is_ending() || session.is_blocked(lane) {
-            return (taken, false);
-        }
-        match session.next(lane) {
-            Ok(Some((seq, words))) => {
-                requests::take(core, session, lane, seq, words, permits);
-            }
-            Ok(None) => return (taken, false),
-            Err(_) => {
-                core.end(session, Departure::Protocol("entry over an unanswered one"));
-                return (taken, false);
-            }
-        }
-    }
-    (SLOTS, true)
-}
-
 impl<S: SessionStorage> Source for Lanes<S> {
     fn poll(&mut self, budget: usize) -> usize {
         self.core.bells.ring();
@@ -124,7 +93,7 @@ impl<S: SessionStorage> Source for Lanes<S> {
                 pace::marked(&self.core, &session);
                 continue;
             }
-            let (taken, has_more) = visit(&self.core, &session, lane, &mut None);
+            let (taken, has_more) = requests::visit(&self.core, &session, lane, &mut None);
             events += taken;
             if has_more {
                 self.push(id, lane);
@@ -133,36 +102,9 @@ impl<S: SessionStorage> Source for Lanes<S> {
         events
     }
 
-    /// New bits on the board are the [`Doorstep`]'s affair.
+    /// New bits on the board are the `Doorstep`'s affair, in `core`.
     fn arm(&mut self) -> Armed {
         let is_busy = !self.ready.is_empty() || self.core.bells.is_late();
         if is_busy { Armed::Busy } else { Armed::Waits }
-    }
-}
-
-/// One executor's board on its poll list: any core may look at it, and have its executor woken.
-pub(crate) struct Doorstep {
-    pub(crate) node: Arc<Node>,
-    /// Index of the executor.
-    pub(crate) core: usize,
-    /// Clients ring for every request anyway.
-    pub(crate) rings_always: bool,
-}
-
-impl SharedSource for Doorstep {
-    fn poll(&self, _budget: usize) -> Found {
-        let board = self.node.board(self.core);
-        if board.is_some_and(Board::is_ready) { Found::ForItsCore } else { Found::Handled(0) }
-    }
-
-    fn attend(&self, by: Attendant<'_>) -> Armed {
-        let Some(board) = self.node.board(self.core) else { return Armed::Waits };
-        match by {
-            _ if self.rings_always => {}
-            Attendant::ItsCore => board.parked.withdraw(),
-            Attendant::Poller => board.parked.leave_to_poller(),
-            Attendant::Nobody(_) => board.parked.announce(),
-        }
-        if board.is_ready() { Armed::Busy } else { Armed::Waits }
     }
 }

@@ -23,6 +23,7 @@ extern crate invariant;
 
 mod admission;
 mod assembly;
+mod burial;
 mod config;
 pub mod control;
 mod core;
@@ -36,8 +37,10 @@ mod hidden;
 mod lanes;
 mod launcher;
 mod life;
+mod lines;
 mod listener;
 mod locks;
+mod mail;
 mod mounts;
 mod namespace;
 mod node;

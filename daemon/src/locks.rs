@@ -71,7 +71,7 @@ pub(crate) async fn find<S: SessionStorage>(
     }
     match found.map_err(errno)? {
         Some(found) => {
-            crate::namespace::put(ticket, &found.encode());
+            ticket.put(&found.encode());
             Ok(1)
         }
         None => Ok(0),

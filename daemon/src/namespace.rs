@@ -92,15 +92,10 @@ pub(crate) async fn run<S: SessionStorage>(
             }
             let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
             let answer = storage.name(call).await.map_err(errno)?;
-            put(ticket, &answer.bytes);
+            ticket.put(&answer.bytes);
             Ok(answer.value)
         }
     }
-}
-
-/// Puts an answer into the lane's buffer.
-pub(crate) fn put<S: SessionStorage>(ticket: &Ticket<S>, bytes: &[u8]) {
-    copy::copy_in(ticket.session.segment.lane_buffer(ticket.lane), bytes);
 }
 
 /// Opens a file and registers it without a log; the value is its flags.
@@ -136,7 +131,7 @@ fn fill<S: SessionStorage>(
     file: S::File,
     status: Status,
 ) -> Verdict {
-    put(ticket, &status.encode());
+    ticket.put(&status.encode());
     let (session, identity) = (ticket.session.id, status.identity());
     // Where it is elsewhere there is nothing to identify here.
     let has_descriptor = core.storage.identify(&file).is_some();

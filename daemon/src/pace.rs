@@ -8,73 +8,20 @@
 //! A tick drains what was there at the tick before, or when the mark was taken, and whatever has
 //! much staged. Bytes are therefore on their way at most two ticks after they were published.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use executor::Class;
-use shm::staging::DrainClaim;
 
-use crate::{core::Core, drain, file::OpenFile, session::Session, session_storage::SessionStorage};
+use crate::{
+    core::Core, drain, file::OpenFile, registration, session::Session,
+    session_storage::SessionStorage,
+};
 
 /// Time between two looks at the active files.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
 /// How many ticks must find a file empty before it is no longer active: 10 ms. A wake-up by its
 /// next write costs less than more ticks.
 const QUIET_TICKS: u32 = 5;
-/// Refused bytes are tried again every so many ticks: 100 ms.
-const RETRY_TICKS: u32 = 50;
-/// This much staged is drained at once, where the client does not drain a full log itself.
-const MUCH: u64 = drain::UNIT_LEN;
-/// Or this part of the log.
-const MUCH_OF_LOG: u64 = 4;
-
-/// State that ticks keep of a file.
-#[derive(Debug, Default)]
-pub(crate) struct Pace {
-    is_active: Cell<bool>,
-    /// Head of the log at the last tick.
-    seen: Cell<u64>,
-    /// Ticks in a row that found the log empty.
-    quiet_ticks: Cell<u32>,
-    /// Log position up to which the background shall drain.
-    wanted: Cell<u64>,
-    /// Holder that kept the background from draining when it last tried.
-    pub(crate) last_holder: Cell<Option<DrainClaim>>,
-    /// The kernel has refused the oldest staged bytes when they were last tried.
-    pub(crate) is_refused: Cell<bool>,
-    /// Ticks since the background has tried refused bytes.
-    refused_ticks: Cell<u32>,
-}
-
-impl Pace {
-    /// Has the background drain up to `position`.
-    pub(crate) fn want(&self, position: u64) {
-        self.wanted.set(position);
-    }
-
-    /// Counts a tick that finds refused bytes; whether they are to be tried again.
-    fn is_retry_due(&self) -> bool {
-        let ticks = self.refused_ticks.get() + 1;
-        debug_assert!(ticks <= RETRY_TICKS, "a retry starts the count again");
-        self.refused_ticks.set(ticks % RETRY_TICKS);
-        ticks == RETRY_TICKS
-    }
-}
-
-impl<S: SessionStorage> OpenFile<S> {
-    /// True if so much is staged that it is drained whatever its age.
-    pub(crate) fn has_much(&self) -> bool {
-        if self.shared().is_drained_by_client() || self.pace.is_refused.get() {
-            return false;
-        }
-        let staged = self.staged();
-        staged >= MUCH || staged != 0 && staged >= self.log().len / MUCH_OF_LOG
-    }
-
-    /// True if the background shall drain another unit.
-    pub(crate) fn wants_drain(&self) -> bool {
-        !self.is_drained_to(self.pace.wanted.get()) || self.has_much()
-    }
-}
 
 /// Follows up on a raised dirty bit: at once when no tick runs, else for what has much staged.
 pub(crate) fn marked<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
@@ -106,7 +53,9 @@ fn take_marks<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
         while bits != 0 {
             let slot = word * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            let found = u32::try_from(slot).ok().and_then(|slot| core.find_file(session, slot));
+            let found = u32::try_from(slot)
+                .ok()
+                .and_then(|slot| registration::find_file(core, session, slot));
             if let Some(file) = found {
                 activate(core, &file);
             }
@@ -172,25 +121,13 @@ fn look<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     }
     pace.quiet_ticks.set(pace.quiet_ticks.get() + 1);
     if pace.quiet_ticks.get() >= QUIET_TICKS || file.is_closing() {
-        forget(core, file);
+        core.forget(file);
         // Clears the file's mark; what was published before the mark was cleared is seen now.
         if let Some(session) = core.session(file.session) {
             take_marks(core, &session);
             activate(core, file);
         }
     }
-}
-
-/// Takes a file off the list of active ones.
-pub(crate) fn forget<S: SessionStorage>(core: &Core<S>, file: &Rc<OpenFile<S>>) {
-    if file.pace.is_active.replace(false) {
-        core.active.borrow_mut().retain(|other| !Rc::ptr_eq(other, file));
-    }
-}
-
-/// Takes a session's files off the list of active ones.
-pub(crate) fn forget_session<S: SessionStorage>(core: &Core<S>, session: u32) {
-    core.active.borrow_mut().retain(|file| file.session != session);
 }
 
 /// Drains the active files that have much staged, whoever they belong to.

@@ -2,70 +2,16 @@
 //!
 //! A client reads from the page cache itself and asks only when the bytes are not there. A request
 //! that begins where the last one ended, or the first one at the start of the file, makes the file
-//! sequential: from then on the window ahead doubles with every request, up to [`WINDOW_MAX`], and
-//! is fetched by a throughput task in pieces, so that no request waits for more than one.
+//! sequential: from then on the window ahead doubles with every request, up to 8 MiB, and is
+//! fetched by a throughput task in pieces, so that no request waits for more than one.
 
-use std::{cell::Cell, rc::Rc};
+use std::rc::Rc;
 
 use executor::{Class, yield_now};
 use rustix::io::Errno;
 use storage::verdict::{Verdict, errno};
 
 use crate::{core::Core, file::OpenFile, session_storage::SessionStorage};
-
-const WINDOW_MIN: u64 = 256 << 10;
-const WINDOW_MAX: u64 = 8 << 20;
-/// Bytes fetched ahead by one operation.
-const PIECE_LEN: u64 = 256 << 10;
-
-/// History of a file's reads. Offsets are bytes from its start.
-#[derive(Debug, Default)]
-pub(crate) struct Window {
-    /// Where the last request ended.
-    next_at: Cell<u64>,
-    /// Bytes to fetch ahead; zero while reads are not sequential.
-    len: Cell<u64>,
-    /// Where what is fetched ahead goes on, and up to where. A jump moves both, and so takes the
-    /// task that fetches along: it has no business in what was jumped over.
-    ahead_at: Cell<u64>,
-    fetched_to: Cell<u64>,
-    is_running: Cell<bool>,
-}
-
-impl Window {
-    /// Notes a request and returns how far to fetch ahead of it, if at all.
-    fn note(&self, at: u64, end: u64) -> Option<u64> {
-        let sequential = at == self.next_at.replace(end) && at != end;
-        let len = match (sequential, self.len.get()) {
-            (false, _) => 0,
-            (true, 0) => WINDOW_MIN,
-            (true, len) => (len * 2).min(WINDOW_MAX),
-        };
-        self.len.set(len);
-        if !sequential {
-            self.ahead_at.set(end);
-            self.fetched_to.set(end);
-            return None;
-        }
-        self.ahead_at.set(self.ahead_at.get().max(end));
-        let target = end.saturating_add(len);
-        (target > self.fetched_to.get()).then_some(target)
-    }
-
-    /// Returns the range to fetch ahead next: start, and bytes at a time.
-    fn ahead(&self) -> Option<(u64, u64)> {
-        let at = self.ahead_at.get();
-        let len = PIECE_LEN.min(self.fetched_to.get().saturating_sub(at));
-        (len > 0).then_some((at, len))
-    }
-
-    /// Notes that `len` bytes at `at` have been fetched ahead, unless reads are elsewhere by now.
-    fn fetched(&self, at: u64, len: u64) {
-        if self.ahead_at.get() == at {
-            self.ahead_at.set(at.saturating_add(len));
-        }
-    }
-}
 
 /// Brings a range into the page cache and returns how much of it is there; fetches ahead if the
 /// file is read in sequence.
@@ -118,52 +64,4 @@ async fn run_ahead<S: SessionStorage>(core: Rc<Core<S>>, file: Rc<OpenFile<S>>) 
         yield_now().await;
     }
     file.window.is_running.set(false);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn window_doubles_while_reads_are_sequential() {
-        let window = Window::default();
-        assert_eq!(window.note(4096, 8192), None, "not the first of a sequence");
-        assert_eq!(window.note(8192, 12288), Some(12288 + WINDOW_MIN));
-        window.fetched_to.set(12288 + WINDOW_MIN);
-        assert_eq!(window.note(12288, 16384), Some(16384 + 2 * WINDOW_MIN));
-        for step in 0..20 {
-            let at = 16384 + step * 4096;
-            window.note(at, at + 4096);
-        }
-        assert_eq!(window.len.get(), WINDOW_MAX);
-    }
-
-    #[test]
-    fn jump_ends_the_window() {
-        let window = Window::default();
-        assert_eq!(window.note(0, 4096), Some(4096 + WINDOW_MIN), "a sequence begins here");
-        window.note(4096, 8192);
-        assert_eq!(window.note(1 << 30, (1 << 30) + 4096), None);
-        assert_eq!(window.len.get(), 0);
-    }
-
-    #[test]
-    fn what_is_jumped_over_is_not_fetched_ahead() {
-        const THERE: u64 = 1 << 30;
-        let window = Window::default();
-        window.note(0, 4096);
-        window.fetched_to.set(window.note(4096, 8192).expect("a sequence"));
-        let (at, len) = window.ahead().expect("a window");
-        assert_eq!(at, 8192);
-
-        window.note(THERE, THERE + 4096);
-        window.fetched(at, len); // It was under way.
-
-        assert_eq!(window.ahead(), None);
-        let target = window.note(THERE + 4096, THERE + 8192).expect("a sequence again");
-        window.fetched_to.set(target);
-        assert_eq!(window.ahead(), Some((THERE + 8192, WINDOW_MIN)));
-        window.fetched(THERE + 8192, WINDOW_MIN);
-        assert_eq!(window.ahead(), None);
-    }
 }

@@ -14,7 +14,7 @@ use crate::{
     core::{Core, Departure},
     drain,
     file::{Log, OpenFile, Origin},
-    locks, pace,
+    locks,
     peer::Incoming,
     registry::Opener,
     session::Session,
@@ -43,6 +43,18 @@ pub(crate) fn hear<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) 
             }
         }
     }
+}
+
+/// The file in a session's slot. Its registration may still be on the way: then looks there.
+pub(crate) fn find_file<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    session: &Session<S>,
+    slot: u32,
+) -> Option<Rc<OpenFile<S>>> {
+    session.file(slot).or_else(|| {
+        hear(core, session);
+        session.file(slot)
+    })
 }
 
 /// Checks a file that was handed over and takes it in.
@@ -136,7 +148,7 @@ pub(crate) async fn discard<S: SessionStorage>(
         drain::owe(core, file, error);
     }
     drop(file.turn().await);
-    pace::forget(core, file);
+    core.forget(file);
     locks::closing(core, session, file).await;
     if let Some(descriptor) = file.let_go().await {
         // What the file system tells of an open file it tells whoever closes it first, once.

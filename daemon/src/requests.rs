@@ -12,7 +12,7 @@ use std::{os::fd::AsFd as _, rc::Rc};
 
 use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
-use shm::lane::Words;
+use shm::lane::{SLOTS, Words};
 use storage::{
     SHORT_LEN,
     lock_call::LockCall,
@@ -31,8 +31,33 @@ use crate::{
     settle,
 };
 
+/// Takes a lane's entries; returns how many, and whether there may be more.
+pub(crate) fn visit<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    session: &Rc<Session<S>>,
+    lane: usize,
+    permits: &mut Option<Credit>,
+) -> (usize, bool) {
+    for taken in 0..SLOTS {
+        if session.is_ending() || session.is_blocked(lane) {
+            return (taken, false);
+        }
+        match session.next(lane) {
+            Ok(Some((seq, words))) => {
+                take(core, session, lane, seq, words, permits);
+            }
+            Ok(None) => return (taken, false),
+            Err(_) => {
+                core.end(session, Departure::Protocol("entry over an unanswered one"));
+                return (taken, false);
+            }
+        }
+    }
+    (SLOTS, true)
+}
+
 /// Serves one entry, with one of the permits that its lane has, if it needs one.
-pub(crate) fn take<S: SessionStorage>(
+fn take<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: &Rc<Session<S>>,
     lane: usize,
@@ -147,7 +172,7 @@ fn check<S: SessionStorage>(
     lane: usize,
     request: &Request,
 ) -> Result<Work<S>, Errno> {
-    let file_in = |slot: u32| core.find_file(session, slot).ok_or(Errno::BADF);
+    let file_in = |slot: u32| registration::find_file(core, session, slot).ok_or(Errno::BADF);
     let slot = match *request {
         Request::Nothing => return Ok(Work::Done(0)),
         Request::Share { number } => {
@@ -278,14 +303,14 @@ async fn on_file<S: SessionStorage>(
             let _turn = drain::drain_as_far_and_turn(core, file).await;
             let descriptor = file.descriptor()?;
             let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
-            namespace::put(ticket, &status.encode());
+            ticket.put(&status.encode());
         }
         Request::Name { .. } => return tell_name(core, ticket, file),
         Request::FileSystem { .. } => {
             let descriptor = file.descriptor()?;
             let found = core.storage.file_system(&descriptor.file).await;
             let found = found.map_err(errno)?;
-            namespace::put(ticket, &found.encode());
+            ticket.put(&found.encode());
             return Ok(FileSystem::LEN as u64);
         }
         Request::Allocate { mode, at, len, .. } => {
@@ -314,7 +339,7 @@ fn tell_name<S: SessionStorage>(
     let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
     let name = storage.name_in_view(&descriptor.file).ok_or(Errno::OPNOTSUPP)?;
     debug_assert!(name.starts_with(b"/"), "mapped folders are absolute");
-    namespace::put(ticket, &name);
+    ticket.put(&name);
     Ok(name.len() as u64)
 }
 

@@ -11,6 +11,7 @@ use std::{
 use executor::Notify;
 use shm::{
     FILES, LANES,
+    copy::copy_in,
     lane::{Responder, Reused, Words},
 };
 use storage::{
@@ -244,6 +245,11 @@ impl<S: Storage> Ticket<S> {
         if let (Some(responder), Some(lane)) = (lanes.get(self.lane), shared) {
             responder.acknowledge(lane, self.seq, self.state(Phase::Acknowledged));
         }
+    }
+
+    /// Puts an answer into the lane's buffer.
+    pub(crate) fn put(&self, bytes: &[u8]) {
+        copy_in(self.session.segment.lane_buffer(self.lane), bytes);
     }
 
     /// Tells the client what the request has come to.

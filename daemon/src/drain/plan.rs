@@ -6,7 +6,7 @@
 
 use shm::staging::Run;
 
-use super::UNIT_LEN;
+use crate::lines::UNIT_LEN;
 
 /// Runs that are written by one call, in the order of the file.
 #[derive(Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use std::rc::Rc;
 
 use executor::{Class, Credits, yield_now};
 
-use super::Transfer;
-use crate::{lanes, session_storage::SessionStorage};
+use super::{Transfer, visit};
+use crate::session_storage::SessionStorage;
 
 /// A lane whose turn has come takes one of so many parts of all permits.
 const PARTS: u64 = 4;
@@ -33,7 +33,7 @@ pub(crate) fn wait<S: SessionStorage>(line: Credits, transfer: Transfer<S>) {
         session.block(lane, false);
         transfer.begin(Some(permits.split(1)));
         let mut permits = Some(permits);
-        while let (_, true) = lanes::visit(&core, &session, lane, &mut permits) {
+        while let (_, true) = visit(&core, &session, lane, &mut permits) {
             yield_now().await;
         }
     });

@@ -21,10 +21,10 @@ const RIDDLES_MAX: usize = 20;
 const WORDS_MAX: usize = 28_000;
 /// Assertions in 1,000 functions outside of tests, at least.
 const ASSERTED_MIN: [(&str, usize); 5] =
-    [("client", 50), ("daemon", 80), ("storage", 35), ("multifile", 60), ("transport/shm", 60)];
+    [("client", 50), ("daemon", 80), ("storage", 50), ("multifile", 60), ("transport/shm", 60)];
 /// Modules of a crate that are in cycles with others. Crates that are not listed have none.
-const CYCLES_MAX: [(&str, usize); 5] =
-    [("bench", 2), ("client/preload", 4), ("daemon", 12), ("runtime/ucx", 4), ("python", 6)];
+const CYCLES_MAX: [(&str, usize); 4] =
+    [("bench", 2), ("client/preload", 4), ("runtime/ucx", 4), ("python", 6)];
 
 #[test]
 fn functions_stay_short_and_take_few_tuples() {

@@ -16,7 +16,10 @@ pub async fn read<S: Storage>(storage: &S, file: &S::File, range: Range<u64>) ->
     while done < len {
         let at = range.start + done as u64;
         match storage.read(file, at, buffer.suffix(done).into()).await {
-            Ok(len) if len > 0 => done += len,
+            Ok(read) if read > 0 => {
+                debug_assert!(read <= len - done, "storage reads what fits");
+                done += read;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             _ => return None,
         }

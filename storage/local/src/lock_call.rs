@@ -40,6 +40,7 @@ impl LockCall {
 
     /// Gives up what this one has taken.
     pub const fn undone(self) -> Self {
+        debug_assert!(!self.is_unlock(), "what is undone was taken");
         let terms = LockTerms { kind: LockKind::Unlocked, waits: false, ..self.terms };
         Self { terms, ..self }
     }

@@ -318,7 +318,8 @@ impl<T> Default for Shared<T> {
 
 impl<T> Shared<T> {
     pub(crate) fn fill(&self, value: T) -> io::Result<u64> {
-        *lock(&self.0) = Some(value);
+        let before = lock(&self.0).replace(value);
+        debug_assert!(before.is_none(), "a call has one result");
         Ok(0)
     }
 

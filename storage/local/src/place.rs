@@ -186,6 +186,7 @@ impl Root {
 
     fn anchor(&self, path: &[u8]) -> Result<Anchored, Errno> {
         let (folder, name) = split(path);
+        debug_assert!(!name.contains(&b'/'), "the last part of a name is one part");
         let start = folder.iter().position(|byte| *byte != b'/');
         let folder = start.and_then(|start| folder.get(start..)).unwrap_or(b".");
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;

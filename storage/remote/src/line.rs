@@ -369,6 +369,7 @@ impl Parts {
         let Some(Part { data: part, .. }) = self.waiting.get(&self.next) else { return 0 };
         let mut done = 0;
         for buffer in into.as_slice() {
+            debug_assert!(self.at <= part.len(), "what is read was there");
             let rest = part.suffix(self.at);
             buffer.copy_from(rest.bytes());
             let len = buffer.len().min(rest.len());
@@ -397,12 +398,14 @@ impl Parts {
                 None => return Poll::Pending,
             }
         }
+        debug_assert!(parts.len() <= BUFFER_COUNT_MAX, "no more are taken together");
         parts.iter().for_each(|_| self.drop_next());
         Poll::Ready(Buffers::new(parts))
     }
 
     fn drop_next(&mut self) {
         if let Some(part) = self.waiting.remove(&self.next) {
+            debug_assert!(self.len >= part.data.len() + PART_LEN, "a message is counted once");
             self.len -= part.data.len() + PART_LEN;
             (self.next, self.at) = (self.next + 1, 0);
         }

@@ -18,6 +18,7 @@ pub(crate) struct Range {
 impl Range {
     pub(crate) fn of(call: LockCall) -> Self {
         let end = if call.len == 0 { u64::MAX } else { call.start.saturating_add(call.len) };
+        debug_assert!(call.start <= end, "a range ends behind its start");
         Self { start: call.start, end, kind: call.terms.kind }
     }
 }
@@ -59,6 +60,8 @@ impl Ranges {
             }
             joins
         });
+        let is_apart = |one: &Range, next: &Range| one.end <= next.start;
+        debug_assert!(kept.is_sorted_by(is_apart), "the ranges of an owner do not overlap");
         self.0 = kept;
     }
 }

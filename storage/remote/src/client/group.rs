@@ -56,6 +56,7 @@ impl<N> Clone for Member<N> {
 impl<N: Network> Group<N> {
     /// A group of servers, of which there is at least one.
     pub fn new(members: Vec<Member<N>>, spread: Spread) -> Self {
+        debug_assert!(!members.is_empty(), "a group has a server");
         Self { members: RefCell::new(members), spread }
     }
 

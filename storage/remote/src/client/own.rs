@@ -32,7 +32,8 @@ impl<S: Locking> Default for Own<S> {
 impl<S: Locking> Own<S> {
     /// The server is this one.
     pub fn set(&self, service: &Rc<Service<S>>) {
-        self.0.set(Rc::clone(service)).ok(); // There is one for a daemon's life.
+        let is_set = self.0.set(Rc::clone(service));
+        debug_assert!(is_set.is_ok(), "there is one for a daemon's life");
     }
 
     /// The files of the server.

@@ -103,6 +103,7 @@ impl Workers {
     ///
     /// As [`worker`](Self::worker).
     pub fn for_server(self) -> io::Result<Self> {
+        debug_assert!(self.shared.is_none(), "a server's connections share one worker");
         let worker = self.make()?;
         Ok(Self { shared: Some(Rc::new(RefCell::new(Some(worker)))), ..self })
     }

@@ -1,7 +1,12 @@
 //! Files to drain, in a line for each device, with workers of its own: one that stands still, as a
 //! file server that does not answer, holds up the files of no other.
 
-use super::queue::Queue;
+mod queue;
+
+use self::queue::Queue;
+
+/// Most bytes of a unit, which is what one look at a log finds.
+pub(crate) const UNIT_LEN: u64 = 256 << 10;
 
 /// Units of a device that may be under way for files nobody waits for.
 const WORKERS_MAX: usize = 4;
@@ -20,7 +25,7 @@ struct Line {
 
 impl Lines {
     /// Puts a file in, unless it is; whether another worker is to begin.
-    pub(super) fn push(&mut self, device: u64, session: u32, slot: u32) -> bool {
+    pub(crate) fn push(&mut self, device: u64, session: u32, slot: u32) -> bool {
         let line = self.line(device);
         line.queue.push(session, slot);
         let begins = line.workers < WORKERS_MAX;
@@ -30,7 +35,7 @@ impl Lines {
 
     /// Takes the next file of a device, as session and slot. `None`: there is none, and the worker
     /// that asks has ended.
-    pub(super) fn next(&mut self, device: u64) -> Option<(u32, u32)> {
+    pub(crate) fn next(&mut self, device: u64) -> Option<(u32, u32)> {
         let line = self.line(device);
         let next = line.queue.pop();
         debug_assert!((1..=WORKERS_MAX).contains(&line.workers), "a worker asks");
@@ -42,7 +47,7 @@ impl Lines {
     }
 
     /// Says that the file taken cost `len` bytes; puts it back if more of it `is_wanted`.
-    pub(super) fn spent(
+    pub(crate) fn spent(
         &mut self,
         device: u64,
         session: u32,
