@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use executor::{Class, Executor, Handle, Idle, PollLists, first};
+use executor::{Class, Executor, Handle, PollLists, first};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -263,7 +263,6 @@ impl Seat {
         prefer_short_turns().ok();
         let events = Events::new().map_err(Error::setup("an executor"))?;
         let (idle, quiet, parker) = (config.idle, config.quiet, events.parker());
-        let parker = if idle == Idle::Interrupt { parker.conventional() } else { parker };
         let bounds = executor::Config { idle, quiet, ..executor::Config::default() };
         let clock = Rc::new(SystemClock);
         let executor = Executor::join(clock, Box::new(parker), bounds, &hall.lists, index);
