@@ -31,7 +31,6 @@ mod histogram;
 mod judge;
 mod native;
 mod quiet;
-mod sources;
 pub(crate) mod storm;
 
 use std::{
@@ -232,6 +231,5 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     if quiet::is_wanted(&effort) {
         quiet::measure(&mut report, &effort, target, dir);
     }
-    sources::measure(&mut report, &effort);
     report.publish_as(&format!("idle-{target}"), &args.common, &maps)
 }

@@ -41,7 +41,7 @@ pub use handle::{Counters, Handle, Sleep, YieldNow, yield_now};
 pub use idle::Idle;
 pub use notify::{Notified, Notify};
 pub use park::{Park, Unpark};
-pub use poll_list::{Attendant, Found, PollLists, Registration, SharedSource};
+pub use poll_list::{Attendant, PollLists, SharedSource};
 pub use source::{Armed, Source, SourceId};
 pub use time::{Clock, Instant, ManualClock};
 pub use vacancies::Vacancies;
