@@ -107,7 +107,6 @@ pub(super) fn measure(
         }
         progress.step();
     }
-    drop(progress);
     cells.iter().for_each(|cell| cell.report(report));
     crowds.iter().for_each(|crowds| crowds.report(report));
 }
