@@ -5,9 +5,9 @@ use std::{cell::Cell, fmt, rc::Rc};
 /// Something on the poll list.
 ///
 /// The executor visits every source once a turn, and after a block before its slice, too. A source
-/// that stands for many things finds the ready ones itself. It wakes tasks or spawns them through a handle it holds; it must
-/// not run for long, which is what `budget` is for. A panic in it unwinds out of the executor and
-/// takes this source alone off the list.
+/// that stands for many things finds the ready ones itself. It wakes tasks or spawns them through a
+/// handle it holds; it must not run for long, which is what `budget` is for. A panic in it unwinds
+/// out of the executor and takes this source alone off the list.
 pub trait Source {
     /// Handles up to `budget` events and returns how many; 0 means nothing was ready.
     ///
