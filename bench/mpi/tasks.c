@@ -93,20 +93,6 @@ static void create(void) {
     print(2, times);
 }
 
-/* What opening or closing a multifile cannot do without, and nothing else. */
-static void exchange(void) {
-    enum { RECORD = 128 };
-    char mine[RECORD] = {0}, *all = calloc((size_t)size, RECORD);
-    double time;
-    must(all != NULL, "memory");
-    begin();
-    MPI_Gather(mine, RECORD, MPI_BYTE, all, RECORD, MPI_BYTE, 0, MPI_COMM_WORLD);
-    MPI_Scatter(all, RECORD, MPI_BYTE, mine, RECORD, MPI_BYTE, 0, MPI_COMM_WORLD);
-    time = end();
-    free(all);
-    print(1, &time);
-}
-
 /* The paper's table 1, a tracing tool: activation, then writing `len` bytes a rank. */
 static void trace(long len) {
     static char buffer[BUFFER];
@@ -239,8 +225,6 @@ int main(int argc, char **argv) {
     for (int round = 0; round < atoi(argv[3]); round++) {
         if (strcmp(argv[1], "create") == 0)
             create();
-        else if (strcmp(argv[1], "exchange") == 0)
-            exchange();
         else if (strcmp(argv[1], "trace") == 0)
             trace(number);
         else if (strcmp(argv[1], "particles") == 0)

@@ -18,7 +18,6 @@
 mod cells;
 mod parts;
 mod places;
-mod programs;
 mod serve;
 mod sides;
 mod volumes;
@@ -124,7 +123,6 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     }
     let has_overhead = only.wants(parts::NAMES);
     let has_burst = only.wants(cells::BURST_NAMES);
-    let programs = [only.wants(programs::STREAMS), only.wants(programs::EXEC)];
     let [of_spin, of_park] =
         [Idle::Spin, Idle::Park].map(|idle| cells::wanted(idle, &places, &only));
     // Each daemon is gone before the next starts: two would share a core.
@@ -137,7 +135,7 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
         bench.cells(&mut report, spin, &of_spin);
     }
     totals.extend(has_overhead.then(|| start(Idle::Poll).round_trip(spin, 500)));
-    if has_overhead || has_burst || programs.contains(&true) || !of_park.is_empty() {
+    if has_overhead || has_burst || !of_park.is_empty() {
         let mut bench = start(Idle::Park);
         totals.extend(has_overhead.then(|| bench.round_trip(park, 20)));
         if let (Some(parts), Ok(totals)) = (parts, totals.try_into()) {
@@ -146,7 +144,6 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
         if has_burst {
             bench.burst(&mut report, park);
         }
-        bench.programs(&mut report, park, programs);
         bench.cells(&mut report, park, &of_park);
     }
     report.publish(&args.common)

@@ -178,7 +178,6 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
         cell.measure(at, &mut report);
         progress.step();
     }
-    drop(progress);
     report.publish(&args.common)
 }
 

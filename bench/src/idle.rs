@@ -18,20 +18,15 @@
 //! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. The cells
 //! that came out best are measured once more for the peaks, in rows `final/`, and so are those
 //! below another policy: the whole confidence interval of the median of their ratios lies below 1,
-//! both times. See [`judge`] for both. `scaling/max_cell` is to be read beside `scaling/native`:
-//! see [`native`].
+//! both times. See [`judge`] for both.
 
 mod computation;
 mod compute;
 mod daemons;
 mod fleet;
 mod grid;
-mod heat_map;
 mod histogram;
 mod judge;
-mod native;
-mod quiet;
-mod sources;
 pub(crate) mod storm;
 
 use std::{
@@ -129,8 +124,6 @@ struct Effort {
     computation: Duration,
     /// Rounds of the computation after which fleets are started anew.
     rounds_of_computation: usize,
-    /// How long a quiet daemon's CPU time is watched.
-    watch: Duration,
     /// Values that jobs and depth take.
     steps: [Vec<usize>; 2],
     /// No round of the grid, and none of a computation, is begun later after the start.
@@ -164,7 +157,6 @@ impl Effort {
             computations: 100,
             computation: Duration::from_millis(40),
             rounds_of_computation: 4,
-            watch: Duration::from_secs(30),
             steps: [FULL_STEPS.into(), FULL_STEPS.into()],
             ends: [None; 2],
         }
@@ -180,7 +172,6 @@ impl Effort {
             computations: 15,
             computation: Duration::from_millis(25),
             rounds_of_computation: 3,
-            watch: Duration::from_secs(3),
             steps: [QUICK_STEPS.into(), QUICK_STEPS.into()],
             ends: [None; 2],
         }
@@ -212,26 +203,16 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     machine.file_systems.insert("dir".to_owned(), machine::file_system(&args.dir));
     let mut report = Report::new("idle", machine, effort.rounds);
     let (target, dir) = (args.target, &args.dir);
-    let mut maps = String::new();
     if let Some(why) = target.why_not() {
         judge::skip(&mut report, &effort, &why);
         compute::skip(&mut report, &effort, &why);
-        quiet::skip(&mut report, &effort, &why);
-        return report.publish_as(&format!("idle-{target}"), &args.common, "");
+        return report.publish_as(&format!("idle-{target}"), &args.common);
     }
     let is_whole = judge::wants_all(&effort.only);
     if grid::wanted(&effort, is_whole).next().is_some() {
         let grid = grid::measure(&effort, is_whole, grid_end, target, dir)?;
         judge::report(&mut report, &effort, &grid, is_whole);
-        if is_whole {
-            judge::report_native(&mut report, &effort, &grid, dir);
-        }
-        maps = heat_map::all(&effort, &grid.cells);
     }
     compute::measure(&mut report, &effort, end, target, dir);
-    if quiet::is_wanted(&effort) {
-        quiet::measure(&mut report, &effort, target, dir);
-    }
-    sources::measure(&mut report, &effort);
-    report.publish_as(&format!("idle-{target}"), &args.common, &maps)
+    report.publish_as(&format!("idle-{target}"), &args.common)
 }

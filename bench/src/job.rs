@@ -13,17 +13,14 @@ pub(crate) enum Verb {
     Burst,
     /// Reads the file from its start; timed: the reads.
     Read,
-    /// Creates the file as a stream and prints records of `size` bytes; timed: all of it.
-    Print,
     /// Sends requests without I/O to the daemon in the folder `path`; timed: all of them.
     Nothing,
 }
 
-const VERBS: [(Verb, &str); 5] = [
+const VERBS: [(Verb, &str); 4] = [
     (Verb::Write, "write"),
     (Verb::Burst, "burst"),
     (Verb::Read, "read"),
-    (Verb::Print, "print"),
     (Verb::Nothing, "nothing"),
 ];
 

@@ -61,8 +61,6 @@ enum Bench {
     #[command(hide = true)]
     Play(here::play::Args),
     #[command(hide = true)]
-    Activate(tasks::activate::Args),
-    #[command(hide = true)]
     MakeFiles(tasks::coalesce::Args),
     #[command(hide = true)]
     Worker(worker::Args),
@@ -122,7 +120,6 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::Here(args) => here::here(args),
         Bench::All(args) => all::all(args),
         Bench::Play(args) => here::play::play(args),
-        Bench::Activate(args) => tasks::activate::activate(args),
         Bench::MakeFiles(args) => tasks::coalesce::make(args),
         Bench::Worker(args) => worker::work(args),
         Bench::RpcServer(args) => rpc::side::serve(args),

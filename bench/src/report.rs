@@ -81,11 +81,11 @@ impl Report {
     /// Prints the report, and on request keeps its JSON in results/DATE-MACHINE/BENCH.json below
     /// the current folder.
     pub(crate) fn publish(&self, how: &Common) -> anyhow::Result<()> {
-        self.publish_as(self.bench, how, "")
+        self.publish_as(self.bench, how)
     }
 
-    /// As [`publish`](Self::publish), kept under `name`, and with `more` below the table.
-    pub(crate) fn publish_as(&self, name: &str, how: &Common, more: &str) -> anyhow::Result<()> {
+    /// As [`publish`](Self::publish), kept under `name`.
+    pub(crate) fn publish_as(&self, name: &str, how: &Common) -> anyhow::Result<()> {
         how.only().check(self.rows.is_empty() && self.ratios.is_empty())?;
         let json = serde_json::to_string_pretty(self)? + "\n";
         if how.save {
@@ -93,7 +93,7 @@ impl Report {
             fs::create_dir_all(&folder)?;
             fs::write(folder.join(name).with_extension("json"), &json)?;
         }
-        let text = if how.json { json } else { format!("{self}{more}") };
+        let text = if how.json { json } else { self.to_string() };
         match io::stdout().write_all(text.as_bytes()) {
             Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
             _ => Ok(()),

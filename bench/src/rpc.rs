@@ -38,7 +38,7 @@
 //! several is the largest of the ratios by each.
 //!
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
-//! but `psync` speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
+//! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
 //!
 //! In `connections` all clients together have at most 1,536 packets on the way: each its share, or
 //! 64 if that is more, for which it then waits in line. The buffers of these packets, and the

@@ -16,14 +16,6 @@ impl Stream {
         NonNull::new(stream).map(|stream| Self(Some(stream))).ok_or_else(io::Error::last_os_error)
     }
 
-    /// Prints one record of 64 bytes with `fprintf`; returns its length.
-    pub(crate) fn print(&mut self, number: usize) -> io::Result<usize> {
-        let Some(stream) = self.0 else { return Ok(0) };
-        // SAFETY: the stream is open, and the format takes the one `size_t` that follows.
-        let printed = unsafe { libc::fprintf(stream.as_ptr(), c"%063zu\n".as_ptr(), number) };
-        usize::try_from(printed).map_err(|_| io::Error::last_os_error())
-    }
-
     /// Writes all of `bytes` with `fwrite`.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(stream) = self.0 else { return Ok(()) };

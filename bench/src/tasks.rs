@@ -4,11 +4,9 @@
 //! The two sides of a ratio alternate, round by round, each into files that are new. Nothing is
 //! timed but the calls a program would make: removing files and settling are not.
 
-pub(crate) mod activate;
 pub(crate) mod coalesce;
 mod create;
 mod ranks;
-mod tables;
 mod write;
 
 use std::{
@@ -33,10 +31,9 @@ const CASE: Duration = Duration::from_secs(12);
 const TASKS_QUICK: u32 = 16_384;
 const TASKS: u32 = 65_536;
 
-/// Measures task-local files against one multifile: creation, bandwidth, memory, density.
+/// Measures task-local files against one multifile: creation and bandwidth.
 ///
 /// Ratios of times are those of plain files by those of the multifile: more than 1 is faster.
-/// density/small is the bytes allocated by those needed, `open_rank` a time by that for 64 tasks.
 /// Exit status: 0, also when a case was skipped; 1 when nothing could be measured; 2 when an
 /// argument is wrong.
 #[derive(clap::Args, Debug)]
@@ -137,7 +134,6 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     let mut report = Report { bench: "tasks", machine, rounds: effort.rounds, rows, ratios };
     let places = Places::create(&args.dir)?;
     create::measure_most(&mut report, &places, &effort);
-    tables::measure(&mut report, &places, &effort);
     write::measure(&mut report, &places, &effort);
     ranks::measure(&mut report, &places, &effort);
     coalesce::measure(&mut report, &places, &effort);

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use client::{Client, Config, Host, Peer, Setting};
 use rustix::{
     fd::BorrowedFd,
@@ -19,10 +19,7 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-use crate::{
-    job::{Answer, Job, Sample, Verb},
-    stream::Stream,
-};
+use crate::job::{Answer, Job, Sample, Verb};
 
 const PAGE: usize = 4096;
 /// Pages among which a sample's buffer begins.
@@ -77,7 +74,6 @@ impl Worker {
         match job.verb {
             Verb::Write | Verb::Burst => write(job, buffer),
             Verb::Read => read(job, buffer),
-            Verb::Print => print(job),
             Verb::Nothing => nothing(job),
         }
     }
@@ -102,16 +98,6 @@ fn read(job: &Job, buffer: &mut [u8]) -> anyhow::Result<Sample> {
     for _ in 0..job.count {
         file.read_exact(buffer)?;
     }
-    Ok(timer.stop())
-}
-
-fn print(job: &Job) -> anyhow::Result<Sample> {
-    let timer = Timer::start();
-    let mut stream = Stream::create(&job.path)?;
-    for number in 0..job.count {
-        ensure!(stream.print(number)? == job.size, "records of another size");
-    }
-    stream.close()?;
     Ok(timer.stop())
 }
 

@@ -199,7 +199,7 @@ impl Config {
         Ok(Self {
             socket: rows.take_path("socket", environment)?,
             job: rows.take_optional("job", Ok)?,
-            idle: rows.take("idle", Idle::Poll)?,
+            idle: rows.take("idle", Idle::PollIdle)?,
             quiet: rows.take("quiet", Span(daemon::QUIET))?,
             engine: rows.take("engine", Engine::Auto)?,
             cores: rows.take_optional("cores", Ok)?,

@@ -41,8 +41,20 @@ pub(crate) const SETTINGS: [(&str, &str); 23] = [
     ("log", "what the daemon logs: off, error, warn, info, debug, trace"),
 ];
 
-/// Defines an enum whose variants are words, with `Display` and `FromStr`.
+/// Defines an enum whose variants are words, with `Display` and `FromStr`; and what they are to the
+/// daemon, whose variants have the same names.
 macro_rules! words {
+    ($(#[$doc:meta])* $name:ident as $theirs:ty {
+        $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+
+    }) => {
+        words! { $(#[$doc])* $name { $($(#[$variant_doc])* $variant = $word,)+ } }
+
+        impl From<$name> for $theirs {
+            fn from(value: $name) -> Self {
+                match value { $($name::$variant => Self::$variant,)+ }
+            }
+        }
+    };
     ($(#[$doc:meta])* $name:ident {
         $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+
     }) => {
@@ -80,7 +92,8 @@ macro_rules! words {
 
 words! {
     /// Idle policy of a daemon core.
-    Idle {
+    #[expect(clippy::enum_variant_names, reason = "a word of users and of the daemon")]
+    Idle as daemon::Idle {
         /// A doorbell for every request and every completion: the conventional baseline.
         Interrupt = "interrupt",
         /// Blocks at once; a doorbell wakes it.
@@ -88,13 +101,13 @@ words! {
         /// Polls on, on a core of its own.
         Spin = "spin",
         /// Polls while nobody else wants the core.
-        Poll = "poll-idle",
+        PollIdle = "poll-idle",
     }
 }
 
 words! {
     /// How the daemon executes file I/O.
-    Engine {
+    Engine as daemon::Choice {
         /// By what each file can do.
         Auto = "auto",
         /// io_uring.
@@ -120,7 +133,7 @@ words! {
 
 words! {
     /// Which of several servers of remote files a process uses.
-    Spread {
+    Spread as daemon::Spread {
         /// Each file has its own, whoever asks.
         File = "file",
         /// Each process has its own, by its rank.
@@ -130,7 +143,7 @@ words! {
 
 words! {
     /// True if mapped and coalesced folders are mounted.
-    View {
+    View as daemon::Viewing {
         /// They are not.
         None = "none",
         /// They are where they can be.
@@ -176,46 +189,6 @@ impl FromStr for Switch {
             "1" | "true" | "yes" | "on" => Ok(Self(true)),
             "0" | "false" | "no" | "off" => Ok(Self(false)),
             _ => Err(format!("'{text}' is not one of 1, 0, true, false, yes, no, on, off")),
-        }
-    }
-}
-
-impl From<Idle> for daemon::Idle {
-    fn from(idle: Idle) -> Self {
-        match idle {
-            Idle::Interrupt => Self::Interrupt,
-            Idle::Park => Self::Park,
-            Idle::Spin => Self::Spin,
-            Idle::Poll => Self::PollIdle,
-        }
-    }
-}
-
-impl From<Engine> for daemon::Choice {
-    fn from(engine: Engine) -> Self {
-        match engine {
-            Engine::Auto => Self::Auto,
-            Engine::Uring => Self::Uring,
-            Engine::Threads => Self::Threads,
-        }
-    }
-}
-
-impl From<View> for daemon::Viewing {
-    fn from(view: View) -> Self {
-        match view {
-            View::None => Self::None,
-            View::Auto => Self::Auto,
-            View::Always => Self::Always,
-        }
-    }
-}
-
-impl From<Spread> for daemon::Spread {
-    fn from(spread: Spread) -> Self {
-        match spread {
-            Spread::File => Self::File,
-            Spread::Rank => Self::Rank,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use coalesce::{Coalesce, Coalesced};
-use executor::{Class, Executor, Handle, Idle, Mailbox, PollLists, first, lock};
+use executor::{Class, Executor, Handle, Mailbox, PollLists, first, lock};
 use remote::{
     Address, Boot, Carrier, Client, Dial, Folder, Group, Key, Member, Own, Published, Server,
     Service, Workers,
@@ -304,7 +304,6 @@ impl Seat {
         prefer_short_turns().ok();
         let events = Events::new().map_err(Error::setup("an executor"))?;
         let (idle, quiet, parker) = (config.idle, config.quiet, events.parker());
-        let parker = if idle == Idle::Interrupt { parker.conventional() } else { parker };
         let bounds = executor::Config { idle, quiet, ..executor::Config::default() };
         let clock = Rc::new(SystemClock);
         let executor = Executor::join(clock, Box::new(parker), bounds, &hall.lists, index);

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use executor::{Handle, Idle, Notify, Registration};
+use executor::{Handle, Idle, Notify};
 use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
 use self::doorstep::Doorstep;
@@ -28,7 +28,6 @@ pub(crate) struct Core<S: SessionStorage> {
     pub(crate) handle: Handle,
     pub(crate) storage: S,
     pub(crate) node: Arc<Node>,
-    _doorstep: Registration,
     sessions: RefCell<Vec<Option<Rc<Session<S>>>>>,
     pub(crate) bells: Rc<Bells<S>>,
     /// Signalled on the first executor when a session has ended, on whichever.
@@ -79,13 +78,12 @@ impl<S: SessionStorage> Core<S> {
         // Clients are rung for every completion then, and ring for every request.
         let rings_always = handle.idle() == Idle::Interrupt;
         let doorstep = Doorstep { node: Arc::clone(&node), core: index, rings_always };
-        let doorstep = handle.poll_lists().bind(index, Arc::new(doorstep));
+        handle.poll_lists().bind(index, Arc::new(doorstep));
         let core = Self {
             index,
             handle,
             storage,
             node,
-            _doorstep: doorstep,
             sessions: RefCell::new((0..SESSIONS_MAX).map(|_| None).collect()),
             bells: Rc::new(Bells::new(rings_always)),
             departed: Notify::new(),

@@ -51,8 +51,6 @@ pub(super) struct Bench<'a> {
 pub(super) struct Fleet {
     /// `native`, `hybrid`, `delegate`.
     pub(super) sides: [Side; 3],
-    /// Environment of a program under policy `hybrid`.
-    pub(super) environment: Result<Environment, String>,
     daemon: Result<Daemon, String>,
 }
 
@@ -79,11 +77,6 @@ impl<'a> Bench<'a> {
         let fleet = self.fleets.get_mut(turn).ok_or("there is no daemon")?;
         fleet.resume();
         Ok(fleet)
-    }
-
-    /// That of the cores as they are named: programs on the first.
-    pub(super) fn first(&mut self) -> Result<&mut Fleet, String> {
-        self.turn(0)
     }
 
     /// Measures `job` on the sides in turn, so that whatever disturbs the machine disturbs all, and
@@ -134,7 +127,7 @@ impl<'a> Bench<'a> {
 
     /// Time of a request without I/O, ns: of means of `count` in a row, many a round.
     pub(super) fn round_trip(&mut self, effort: &Effort, count: usize) -> Result<Spread, String> {
-        let fleet = self.first()?;
+        let fleet = self.turn(0)?;
         let folder = fleet.daemon.as_ref().map_err(String::clone)?.folder();
         let job = Job { verb: Verb::Nothing, size: 0, count, path: folder };
         let [native, ..] = &mut fleet.sides;
@@ -171,8 +164,7 @@ impl Fleet {
             Side::start(environment(None), core),
             Side::start(environment(Some(EVERYTHING)), core),
         ];
-        let environment = environment(None).map_err(|why| format!("{why:#}"));
-        let mut fleet = Self { sides, environment, daemon };
+        let mut fleet = Self { sides, daemon };
         fleet.check_delegation(places);
         fleet
     }

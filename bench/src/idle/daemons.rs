@@ -66,11 +66,6 @@ impl Daemons {
         self.each().for_each(Daemon::resume);
     }
 
-    /// CPU time that all have used.
-    pub(super) fn cpu_time(&self) -> anyhow::Result<Duration> {
-        self.each().map(Daemon::cpu_time).sum()
-    }
-
     /// Folder of the socket that jobs connect to.
     pub(super) fn socket(&self) -> PathBuf {
         self.near.folder()

@@ -20,12 +20,9 @@
 //! become less within a round. So the finals have twice the rounds of the grid, of half the length.
 //! The ends of a ratio are those of the interval of its median, here as in the cells.
 
-use std::path::Path;
-
 use super::{
     Effort,
     grid::{Cell, Grid, INTERRUPT, PARK, POLICIES, POLL_IDLE, Place, Round, wanted},
-    native,
 };
 use crate::{
     options::Only,
@@ -36,14 +33,7 @@ use crate::{
 /// So many standard deviations to either side hold a sum with a probability of 95 %.
 const DEVIATIONS: f64 = 1.96;
 /// Rows of `skip` and `report` besides the cells.
-const RATIOS: [&str; 6] = [
-    "iops/max_cell",
-    "iops/peak",
-    "iops/peak/park",
-    "scaling/max_cell",
-    "scaling/native",
-    "scaling/max_cell/native",
-];
+const RATIOS: [&str; 4] = ["iops/max_cell", "iops/peak", "iops/peak/park", "scaling/max_cell"];
 const FINAL: &str = "final/";
 /// Values of a cell and a policy.
 const VALUES: [&str; 4] = ["iops", "mean", "p50", "p99"];
@@ -81,19 +71,6 @@ pub(super) fn report(report: &mut Report, effort: &Effort, grid: &Grid, is_whole
     report.row("latency_cut/max_cell", "fraction", cut);
     report.row("cells/below/park", "cells", park.cells_below());
     report.row("cells/below/interrupt", "cells", interrupt.cells_below());
-}
-
-/// Reports what of `scaling/max_cell` is the machine's: what the cores without a daemon scale to,
-/// and ours by that.
-pub(super) fn report_native(report: &mut Report, effort: &Effort, grid: &Grid, dir: &Path) {
-    let native = native::scaling(effort, largest(effort), dir);
-    let ours = scaling(effort, grid).and_then(|ours| {
-        let by = |native: f64| ours.median / native;
-        let Spread { median, min, max } = native.clone()?;
-        Ok(Spread { median: by(median), min: by(max), max: by(min) })
-    });
-    report.ratio("scaling/native", native);
-    report.ratio("scaling/max_cell/native", ours);
 }
 
 /// Reports that nothing of this could be measured.

@@ -107,7 +107,6 @@ pub(super) fn measure(
         }
         progress.step();
     }
-    drop(progress);
     cells.iter().for_each(|cell| cell.report(report));
     crowds.iter().for_each(|crowds| crowds.report(report));
 }
@@ -145,10 +144,7 @@ impl Cell {
             integrated: Ok(Vec::new()),
             file: Ok(Vec::new()),
             network: only_over_tcp(transport),
-            peers: PEERS.map(|(program, _)| match program {
-                Program::Psync => Ok(Vec::new()),
-                _ => only_over_tcp(transport),
-            }),
+            peers: PEERS.map(|_| only_over_tcp(transport)),
             fio: vec![Ok(Vec::new()); effort.depths(size).len()],
             fio_psync: Ok(Vec::new()),
             growth: Ok(Vec::new()),

@@ -1,25 +1,20 @@
 //! The plain server: one thread that receives as much as has come, writes what goes to one place
 //! by one call, and answers.
-//!
-//! A message of UCX it writes from where it has landed, in the middle of the task that waits for
-//! the next one.
 
 use std::{
     fs::File,
     io::{self, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::{fd::AsRawFd as _, unix::fs::FileExt as _},
+    os::unix::fs::FileExt as _,
     path::Path,
 };
 
 use anyhow::{bail, ensure};
-use ucx::{NoPayload, Worker};
-use uring::{Listener, SOCKET_LEN_MAX, set_window_min};
+use uring::{SOCKET_LEN_MAX, set_window_min};
 
 use super::{
     packet::{NUMBER_LEN, Run},
     server::Part,
-    ucx as messages,
 };
 use crate::{
     file::side::open,
@@ -31,7 +26,7 @@ const PAGE: usize = 4096;
 /// Bytes that are read, and written, by one call at most, but for a longer packet.
 const PIECE_LEN: usize = 1 << 20;
 
-/// Serves the one client of a run, over TCP.
+/// Serves the one client of a run.
 pub(crate) fn serve(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample> {
     ensure!(run.clients == 1, "one client");
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -131,40 +126,4 @@ impl Piece {
         self.len = 0;
         Ok(())
     }
-}
-
-/// Serves the one client of a run, over UCX.
-pub(crate) async fn serve_messages(
-    worker: &Worker,
-    mut listener: Listener,
-    file: &File,
-    run: &Run,
-) -> anyhow::Result<Sample> {
-    ensure!(run.clients == 1, "one client");
-    let (stream, endpoint) = messages::accept(worker, &mut listener).await?;
-    endpoint.send(&u64::from(run.depth).to_le_bytes(), NoPayload).await?;
-    let meter = Meter::new(run.count);
-    for served in 1..=run.count {
-        for _ in 0..run.parts() {
-            let message = endpoint.receive().await?;
-            meter.start();
-            let offset = u64::from_le_bytes(message.header().try_into()?);
-            write_at(file, &message.data, offset)?;
-        }
-        endpoint.send(&1_u64.to_le_bytes(), NoPayload).await?;
-        meter.served(served);
-    }
-    let sample = meter.sample();
-    messages::end(stream).await;
-    Ok(sample)
-}
-
-/// By one call, which a file takes whole.
-fn write_at(file: &File, data: &ucx::Buffer, offset: u64) -> anyhow::Result<()> {
-    let (bytes, to) = (data.bytes(), i64::try_from(offset)?);
-    // SAFETY: so many bytes are there, which the kernel only reads.
-    let len = unsafe { libc::pwrite(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), to) };
-    let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
-    ensure!(len == bytes.len(), "{len} bytes of {} were written", bytes.len());
-    Ok(())
 }

@@ -6,9 +6,9 @@ use std::{
     rc::Rc,
 };
 
+use anyhow::Context as _;
 #[cfg(not(feature = "peers"))]
 use anyhow::bail;
-use anyhow::{Context as _, ensure};
 use executor::{Config, Executor, Idle};
 use uring::{
     Address, Choice, Engines, Events, File, Listener, Pool, Sockets, SystemClock,
@@ -107,9 +107,6 @@ pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<()> {
     let run = args.run.run();
     let sample = match args.program {
         Program::Kakehi => serve_ours(args.part, &args.path, run),
-        Program::Psync if run.transport == Transport::Ucx => {
-            serve_messages(args.part, &args.path, &run)
-        }
         Program::Psync => psync::serve(args.part, &args.path, &run),
         #[cfg(feature = "peers")]
         Program::Glommio => peers::glommio::serve(&args.path, &run),
@@ -139,17 +136,6 @@ pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
             executor.run_until(ucx::send_all(&handle, worker, stream, run))
         }
     }
-}
-
-/// By the plain server.
-fn serve_messages(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample> {
-    ensure!(part == Part::Integrated, "not by this program");
-    let (mut executor, events, _, sockets) = set_up()?;
-    let part_count = run.depth as usize * run.parts();
-    let landing = Pool::new(run.part_len(), part_count).memory();
-    let worker = ucx::worker(&executor.handle(), &events, run, landing, run.part_len())?;
-    let listener = listen(&mut executor, &sockets)?;
-    executor.run_until(psync::serve_messages(&worker, listener, &open(path, true)?, run))
 }
 
 fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {

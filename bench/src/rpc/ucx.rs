@@ -85,10 +85,7 @@ pub(super) async fn serve(
 }
 
 /// Meets the client.
-pub(super) async fn accept(
-    worker: &Worker,
-    listener: &mut Listener,
-) -> anyhow::Result<(Stream, Endpoint)> {
+async fn accept(worker: &Worker, listener: &mut Listener) -> anyhow::Result<(Stream, Endpoint)> {
     let mut stream = listener.accept().await?;
     send_address(&mut stream, worker).await?;
     // The client has connected, and takes what is sent from now on.
@@ -97,7 +94,7 @@ pub(super) async fn accept(
 }
 
 /// Waits until the client has left.
-pub(super) async fn end(mut stream: Stream) {
+async fn end(mut stream: Stream) {
     // It says nothing more: this is its end, of whatever kind.
     drop(stream.receive(&Buffers::from(Heap::buffer(NUMBER_LEN))).await);
 }

@@ -2,8 +2,7 @@
 //! by `kakehi run`.
 //!
 //! The whole command is timed, with the start of the daemon, and with its end, when the multifile
-//! is closed; and the program alone, which says how long its ranks took. One process alone says how
-//! long it took to make a file.
+//! is closed; and the program alone, which says how long its ranks took.
 
 use std::{
     env,
@@ -46,10 +45,6 @@ pub(crate) struct Args {
     /// Asks how long each file is.
     #[arg(long, conflicts_with = "read")]
     stat: bool,
-    /// Makes the files by one process, and says how long one took: in the middle, and of a hundred
-    /// all but one.
-    #[arg(long)]
-    alone: bool,
     /// Which of the processes this is; without it the one that starts them.
     #[arg(long)]
     rank: Option<u32>,
@@ -57,9 +52,6 @@ pub(crate) struct Args {
 
 /// Makes the files, or reads them, by several processes; says how many nanoseconds these took.
 pub(crate) fn make(args: &Args) -> anyhow::Result<()> {
-    if args.alone {
-        return make_alone(args);
-    }
     if let Some(rank) = args.rank {
         let numbers = (rank..args.count).step_by(RANKS as usize);
         return match args {
@@ -96,20 +88,6 @@ fn make_all(args: &Args, numbers: impl Iterator<Item = u32>) -> anyhow::Result<(
     Ok(())
 }
 
-fn make_alone(args: &Args) -> anyhow::Result<()> {
-    let bytes = vec![7; args.len];
-    let make = |number: u32| {
-        let name = name(args, number);
-        let begin = Instant::now();
-        File::create_new(name)?.write_all(&bytes)?;
-        Ok(begin.elapsed().as_nanos())
-    };
-    let mut times = (0..args.count).map(make).collect::<io::Result<Vec<_>>>()?;
-    times.sort_unstable();
-    let of = |part: usize| times.get(times.len() * part / 100).context("no file");
-    Ok(writeln!(io::stdout(), "{} {}", of(50)?, of(99)?)?)
-}
-
 fn stat_all(args: &Args, mut numbers: impl Iterator<Item = u32>) -> anyhow::Result<()> {
     numbers.try_for_each(|number| {
         ensure!(fs::metadata(name(args, number))?.len() == args.len as u64, "another length");
@@ -130,8 +108,6 @@ fn read_all(args: &Args, mut numbers: Vec<u32>) -> anyhow::Result<()> {
 /// Cases of a round: making the files by the whole command, and by the program's own time; reading
 /// them back, and asking for the status of each, by the program's own time.
 const ROUND: [&str; 4] = ["", "/program", "/read", "/stat"];
-/// The same where one process makes files: the time of one in the middle, and of the slow ones.
-const ALONE: [&str; 2] = ["/median", "/p99"];
 
 /// Files that are made.
 #[derive(Clone, Copy, Debug)]
@@ -160,17 +136,6 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
             };
             compare(report, effort, &case, &ROUND, place, round);
         }
-    }
-    for (name, place) in places.all() {
-        let case = format!("coalesce/alone/{name}");
-        let files = Files { count: COUNTS[1], len: LEN };
-        let round = |place: &Place| {
-            both(place, |folder, command| {
-                let (_, said) = timed(maker(command()?, files, folder).arg("--alone"))?;
-                <[Duration; 2]>::try_from(said).ok().context("it said no two times")
-            })
-        };
-        compare(report, effort, &case, &ALONE, place, round);
     }
 }
 

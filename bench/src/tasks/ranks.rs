@@ -2,9 +2,9 @@
 //! with libsion, as a site would, and that does everything without and with a multifile in turn.
 //!
 //! With more ranks than processors, what ranks do together costs milliseconds: each of them has to
-//! be given a processor before the last has spoken. `exchange` is that cost alone, a gather and a
-//! scatter of a few bytes. Opening for writing is one, closing another, opening for reading one
-//! and a half; task-local files need none. Particles are few where that is what counts.
+//! be given a processor before the last has spoken. Opening for writing is a gather and a scatter,
+//! closing another, opening for reading one and a half; task-local files need none. Particles are
+//! few where that is what counts.
 //!
 //! `trace` has four ranks to a physical file, as on a machine with far more ranks than servers of
 //! its file system. On one machine they wait for the lock of the inode; a file for each rank would
@@ -86,9 +86,6 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         trace(report, &suffix, effort, &run);
         for ranks in RANKS {
             create(report, &suffix, ranks, &run);
-            if suffix.is_empty() {
-                exchange(report, ranks, &run);
-            }
         }
     }
 }
@@ -120,16 +117,6 @@ fn create(report: &mut Report, suffix: &str, ranks: u32, run: &Run<'_>) {
     let job = Job { ranks, what: "create", number: 0, columns: 2 };
     if let Some(times) = run(&[&name], job) {
         pair(report, &name, &times, 0, 1, Unit::Ms);
-    }
-}
-
-fn exchange(report: &mut Report, ranks: u32, run: &Run<'_>) {
-    let name = format!("exchange/{ranks}ranks");
-    let job = Job { ranks, what: "exchange", number: 0, columns: 1 };
-    if let Some(times) = run(&[&name], job) {
-        let ms = times.map(|times| times.into_iter().flatten().map(|time| time * 1e3));
-        let none = || "no round was run".to_owned();
-        report.row(name, "ms", ms.and_then(|ms| Spread::of(ms).ok_or_else(none)));
     }
 }
 

@@ -60,22 +60,21 @@ fn a_slip_is_told_with_the_word_that_was_meant() {
 }
 
 #[test]
-fn a_worker_writes_prints_and_reads_what_it_is_asked() {
+fn a_worker_writes_and_reads_what_it_is_asked() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let [written, burst, printed] = ["a b", "burst", "printed"].map(path);
+    let [written, burst] = ["a b", "burst"].map(path);
     let jobs = format!(
-        "write 4096 5 {0}\nread 1024 20 {0}\nburst 8192 2 {1}\nprint 64 10 {2}\n",
+        "write 4096 5 {0}\nread 1024 20 {0}\nburst 8192 2 {1}\n",
         written.display(),
         burst.display(),
-        printed.display(),
     );
     let output = worker(&jobs);
     assert!(output.status.success());
     let answers = text(&output.stdout);
-    assert_eq!(answers.lines().filter(|answer| is_sample(answer)).count(), 4, "{answers}");
+    assert_eq!(answers.lines().filter(|answer| is_sample(answer)).count(), 3, "{answers}");
     let len = |path: &Path| path.metadata().expect("a file").len();
-    assert_eq!([len(&written), len(&burst), len(&printed)], [20480, 16384, 640]);
+    assert_eq!([len(&written), len(&burst)], [20480, 16384]);
 }
 
 #[test]
@@ -89,16 +88,4 @@ fn a_worker_says_why_a_job_failed_and_goes_on() {
     assert!(missing.starts_with("error ") && missing.contains("No such file"), "{missing}");
     assert!(unknown.starts_with("error "), "{unknown}");
     assert!(is_sample(done), "{done}");
-}
-
-#[test]
-fn an_activation_leaves_a_multifile_and_says_what_memory_it_took() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("multifile");
-    let output = bench().args(["activate", "64"]).arg(&path).output().expect("starts");
-    assert!(output.status.success());
-    let peak: u64 = text(&output.stdout).trim().parse().expect("a number");
-    assert!(peak > 1 << 20, "{peak}");
-    let reader = multifile::Reader::open(&multifile::Disk::new(), &path).expect("closed");
-    assert_eq!(reader.task_count(), 64);
 }

@@ -61,7 +61,7 @@ fn blocks(folder: &tempfile::TempDir, count: usize) -> std::path::PathBuf {
 fn every_packet_is_written_where_it_belongs() {
     let mut cases = vec![("kakehi", "tcp", 1), ("kakehi", "tcp", 4), ("psync", "tcp", 1)];
     match ucx::Worker::probe(&ucx::Config::default()) {
-        Ok(()) => cases.extend([("kakehi", "ucx", 1), ("psync", "ucx", 1)]),
+        Ok(()) => cases.push(("kakehi", "ucx", 1)),
         Err(why) => {
             let line = format!("1 SKIPPED: packets over UCX: {why}\n");
             io::stderr().write_all(line.as_bytes()).expect("standard error");

@@ -47,7 +47,7 @@ fn a_terminal_is_shown_the_share_the_rate_and_the_time_left() {
     let mut text = String::new();
     let complete = |text: &str| {
         text.split('\r').any(|line| {
-            line.starts_with("join   0% [") && line.contains("/s, ") && line.contains(" left")
+            line.contains("join   0% [") && line.contains("/s, ") && line.contains(" left")
         })
     };
     while !complete(&text) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use executor::{Armed, Attendant, Found, SharedSource};
+use executor::{Armed, Attendant, SharedSource};
 use shm::Board;
 
 use crate::node::Node;
@@ -17,18 +17,17 @@ pub(super) struct Doorstep {
 }
 
 impl SharedSource for Doorstep {
-    fn poll(&self, _budget: usize) -> Found {
-        let board = self.node.board(self.core);
-        if board.is_some_and(Board::is_ready) { Found::ForItsCore } else { Found::Handled(0) }
+    fn is_ready(&self) -> bool {
+        self.node.board(self.core).is_some_and(Board::is_ready)
     }
 
-    fn attend(&self, by: Attendant<'_>) -> Armed {
+    fn attend(&self, by: Attendant) -> Armed {
         let Some(board) = self.node.board(self.core) else { return Armed::Waits };
         match by {
             _ if self.rings_always => {}
             Attendant::ItsCore => board.parked.withdraw(),
             Attendant::Poller => board.parked.leave_to_poller(),
-            Attendant::Nobody(_) => board.parked.announce(),
+            Attendant::Nobody => board.parked.announce(),
         }
         if board.is_ready() { Armed::Busy } else { Armed::Waits }
     }

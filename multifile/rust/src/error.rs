@@ -70,64 +70,81 @@ pub enum Error {
     },
 }
 
-/// Invalid argument of the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(u32)]
-pub enum Argument {
-    /// The chunk holds no bytes, so nothing can be written to this task.
-    ChunkEmpty,
-    /// More contiguous bytes asked for than a chunk holds.
-    ChunkSmall,
-    /// The file-system block size is zero or above 2^31 - 1.
-    FsBlockLen,
-    /// File numbers and local ranks do not form a set.
-    Mapping,
-    /// The name is longer than 1023 bytes.
-    Name,
-    /// No such block, or no such position in it.
-    Position,
-    /// No such key or record.
-    Record,
-    /// The ranks passed different values where they must agree.
-    Disagree,
-    /// No such task.
-    Task,
-    /// The packing cannot hold these tasks.
-    Packing,
+/// Makes the variants of a table: each with its number, which ranks send each other, and its text.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident {
+        $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+
+    })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        #[repr(u32)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)+ }
+
+        impl $name {
+            const ALL: &[Self] = &[$(Self::$variant),+];
+
+            const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    )+};
 }
 
-/// Part of a file that is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(u32)]
-pub enum Part {
-    /// The first four bytes are not `sion`.
-    Magic,
-    /// The byte-order word is none of the four known.
-    ByteOrder,
-    /// A format version this crate does not know.
-    Version,
-    /// The file-system block size is not positive.
-    FsBlockLen,
-    /// The number of tasks is negative or more than the file can describe.
-    TaskCount,
-    /// The number of physical files, or this file's number among them.
-    FileCount,
-    /// A chunk size is negative, or all together leave the file's range.
-    ChunkLen,
-    /// The block table: its place, a count, or a length beyond its chunk.
-    Blocks,
-    /// The table that maps tasks to physical files.
-    Mapping,
-    /// A key-value record reaches beyond the end of its task.
-    Record,
-    /// The file ends before data it should hold.
-    Truncated,
-    /// A chunk's data does not have its recorded checksum.
-    Checksum,
-    /// Members of a set differ where they must agree.
-    Set,
+reasons! {
+    /// Invalid argument of the caller.
+    Argument {
+        /// The chunk holds no bytes, so nothing can be written to this task.
+        ChunkEmpty = "the task's chunk size is 0: nothing can be written",
+        /// More contiguous bytes asked for than a chunk holds.
+        ChunkSmall = "more contiguous bytes asked for than a chunk holds",
+        /// The file-system block size is zero or above 2^31 - 1.
+        FsBlockLen = "the file-system block size must be positive",
+        /// File numbers and local ranks do not form a set.
+        Mapping = "file numbers and local ranks do not form a set",
+        /// The name is longer than 1023 bytes.
+        Name = "the name is longer than 1023 bytes",
+        /// No such block, or no such position in it.
+        Position = "no such block or position",
+        /// No such key or record.
+        Record = "no such key or record",
+        /// The ranks passed different values where they must agree.
+        Disagree = "the ranks passed different parameters",
+        /// No such task.
+        Task = "no such task",
+        /// The packing cannot hold these tasks.
+        Packing = "the packing cannot hold these tasks",
+    }
+
+    /// Part of a file that is wrong.
+    Part {
+        /// The first four bytes are not `sion`.
+        Magic = "not a multifile",
+        /// The byte-order word is none of the four known.
+        ByteOrder = "unknown byte-order word",
+        /// A format version this crate does not know.
+        Version = "unknown format version",
+        /// The file-system block size is not positive.
+        FsBlockLen = "file-system block size is not positive",
+        /// The number of tasks is negative or more than the file can describe.
+        TaskCount = "number of tasks does not fit the file",
+        /// The number of physical files, or this file's number among them.
+        FileCount = "file number is outside its set",
+        /// A chunk size is negative, or all together leave the file's range.
+        ChunkLen = "chunk sizes are negative or too large",
+        /// The block table: its place, a count, or a length beyond its chunk.
+        Blocks = "block table is damaged",
+        /// The table that maps tasks to physical files.
+        Mapping = "mapping of tasks to files is damaged",
+        /// A key-value record reaches beyond the end of its task.
+        Record = "a key-value record is longer than its task",
+        /// The file ends before data it should hold.
+        Truncated = "the file ends inside its data",
+        /// A chunk's data does not have its recorded checksum.
+        Checksum = "data differs from its checksum",
+        /// Members of a set differ where they must agree.
+        Set = "members of the set do not belong together",
+    }
 }
 
 /// The part of an [`Error`] that travels between ranks.
@@ -207,8 +224,8 @@ impl Error {
         let (low, high) = (fields.u32()?, fields.u32()?);
         let cause = match code {
             0 => return None,
-            1 => Cause::Argument(*ARGUMENTS.get(index(low))?),
-            2 => Cause::Damaged(*PARTS.get(index(low))?, high),
+            1 => Cause::Argument(*Argument::ALL.get(index(low))?),
+            2 => Cause::Damaged(*Part::ALL.get(index(low))?, high),
             3 => Cause::Unclosed(low),
             4 => Cause::Io(high, i32::from_le_bytes(low.to_le_bytes())),
             5 => Cause::Poisoned,
@@ -248,13 +265,10 @@ impl fmt::Display for Error {
         match *self {
             Self::OnRank { rank, cause } => write!(f, "rank {rank}: {cause}"),
             Self::Io { file, os: 0, kind } => write!(f, "physical file {file}: {kind}"),
-            Self::Argument(what) => Cause::Argument(what).fmt(f),
-            Self::Damaged { part, file } => Cause::Damaged(part, file).fmt(f),
-            Self::Unclosed { file } => Cause::Unclosed(file).fmt(f),
-            Self::Io { file, os, .. } => Cause::Io(file, os).fmt(f),
-            Self::Poisoned => Cause::Poisoned.fmt(f),
-            Self::TooLarge => Cause::TooLarge.fmt(f),
-            Self::Group { code } => Cause::Group(code).fmt(f),
+            other => match other.on_rank(0) {
+                Self::OnRank { cause, .. } => cause.fmt(f),
+                _ => Ok(()),
+            },
         }
     }
 }
@@ -284,72 +298,6 @@ pub fn reason(os: i32) -> String {
     text.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
-impl Argument {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::ChunkEmpty => "the task's chunk size is 0: nothing can be written",
-            Self::ChunkSmall => "more contiguous bytes asked for than a chunk holds",
-            Self::FsBlockLen => "the file-system block size must be positive",
-            Self::Mapping => "file numbers and local ranks do not form a set",
-            Self::Name => "the name is longer than 1023 bytes",
-            Self::Position => "no such block or position",
-            Self::Record => "no such key or record",
-            Self::Disagree => "the ranks passed different parameters",
-            Self::Task => "no such task",
-            Self::Packing => "the packing cannot hold these tasks",
-        }
-    }
-}
-
-impl Part {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Magic => "not a multifile",
-            Self::ByteOrder => "unknown byte-order word",
-            Self::Version => "unknown format version",
-            Self::FsBlockLen => "file-system block size is not positive",
-            Self::TaskCount => "number of tasks does not fit the file",
-            Self::FileCount => "file number is outside its set",
-            Self::ChunkLen => "chunk sizes are negative or too large",
-            Self::Blocks => "block table is damaged",
-            Self::Mapping => "mapping of tasks to files is damaged",
-            Self::Record => "a key-value record is longer than its task",
-            Self::Truncated => "the file ends inside its data",
-            Self::Checksum => "data differs from its checksum",
-            Self::Set => "members of the set do not belong together",
-        }
-    }
-}
-
-const ARGUMENTS: [Argument; 10] = [
-    Argument::ChunkEmpty,
-    Argument::ChunkSmall,
-    Argument::FsBlockLen,
-    Argument::Mapping,
-    Argument::Name,
-    Argument::Position,
-    Argument::Record,
-    Argument::Disagree,
-    Argument::Task,
-    Argument::Packing,
-];
-
-const PARTS: [Part; 13] = [
-    Part::Magic,
-    Part::ByteOrder,
-    Part::Version,
-    Part::FsBlockLen,
-    Part::TaskCount,
-    Part::FileCount,
-    Part::ChunkLen,
-    Part::Blocks,
-    Part::Mapping,
-    Part::Record,
-    Part::Truncated,
-    Part::Checksum,
-    Part::Set,
-];
-
 fn index(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
@@ -360,8 +308,8 @@ mod tests {
 
     #[test]
     fn every_error_travels_between_ranks_unchanged() {
-        let mut errors: Vec<Error> = ARGUMENTS.map(Error::Argument).to_vec();
-        errors.extend(PARTS.map(|part| Error::Damaged { part, file: 7 }));
+        let mut errors: Vec<Error> = Argument::ALL.iter().copied().map(Error::Argument).collect();
+        errors.extend(Part::ALL.iter().map(|part| Error::Damaged { part: *part, file: 7 }));
         errors.extend([
             Error::Unclosed { file: 3 },
             Error::Io { file: 2, os: 28, kind: io::ErrorKind::StorageFull },

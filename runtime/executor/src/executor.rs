@@ -15,7 +15,7 @@ use crate::{
     handle::{Counters, Handle, Inner},
     idle::{Idle, Offer, Pace, Rest},
     park::Park,
-    poll_list::{PollLists, VISITS_MAX},
+    poll_list::PollLists,
     source::{Armed, Source, Sources},
     task::{MAIN, Task, Tasks},
     time::{Clock, Instant},
@@ -78,8 +78,6 @@ pub struct Executor {
     is_over: bool,
     /// This is the first turn after a block.
     was_parked: bool,
-    /// Where the next visit to the sources begins, when they are too many for one turn.
-    next_source: usize,
 }
 
 impl Executor {
@@ -127,7 +125,6 @@ impl Executor {
             has_found: false,
             is_over: false,
             was_parked: false,
-            next_source: 0,
         }
     }
 
@@ -239,37 +236,20 @@ impl Executor {
         polls
     }
 
-    /// Visits all that is not a task; returns the events handled.
-    fn visit(&mut self) -> u64 {
-        self.visit_sources() + self.visit_lists()
-    }
-
-    /// Visits every source once, or the next [`VISITS_MAX`] of more; returns the events handled.
-    fn visit_sources(&mut self) -> u64 {
-        let fits = self.inner.sources.borrow().count() <= VISITS_MAX;
-        let (first, mut visits, mut events) = (if fits { 0 } else { self.next_source }, 0, 0);
-        let next = self.each_source(first, |source| {
-            events += source.poll(self.config.source_budget) as u64;
-            visits += 1;
-            visits < VISITS_MAX
-        });
-        self.next_source = next.unwrap_or(0);
-        events
-    }
-
-    /// Visits this core's poll list and, as the poller, those of all that sleep; returns the events
+    /// Visits every source once and, as the poller, those of all that sleep; returns the events
     /// handled here.
-    fn visit_lists(&mut self) -> u64 {
-        let mut events = self.inner.lists.visit(self.core, self.config.source_budget);
-        if self.is_poller {
-            let round = self.inner.lists.visit_sleepers(self.config.source_budget);
-            events += round.events;
-            if round.woken > 0 {
-                // Whoever has something to do is the one to poll for everybody from now on.
-                self.inner.counters.borrow_mut().handed_over += round.woken;
-                self.resign();
-                self.pace.relieved(self.inner.lists.savings());
-            }
+    fn visit(&mut self) -> u64 {
+        let mut events = 0;
+        self.each_source(|source| {
+            events += source.poll(self.config.source_budget) as u64;
+            true
+        });
+        let woken = if self.is_poller { self.inner.lists.visit_sleepers() } else { 0 };
+        if woken > 0 {
+            // Whoever has something to do is the one to poll for everybody from now on.
+            self.inner.counters.borrow_mut().handed_over += woken;
+            self.resign();
+            self.pace.relieved(self.inner.lists.savings());
         }
         events
     }
@@ -361,7 +341,7 @@ impl Executor {
     /// Blocks until something may be ready, unless something is ready already.
     fn block(&mut self) {
         let mut waits = true;
-        self.each_source(0, |source| {
+        self.each_source(|source| {
             waits = source.arm() == Armed::Waits;
             waits
         });
@@ -387,24 +367,17 @@ impl Executor {
         self.was_parked = true;
     }
 
-    /// Calls `visit` with every source from index `first` on, in order, until it returns `false`.
-    /// Returns the index at which it ended so; `None` at the end of the list.
-    fn each_source(
-        &self,
-        first: usize,
-        mut visit: impl FnMut(&mut dyn Source) -> bool,
-    ) -> Option<usize> {
-        let mut index = first;
-        loop {
-            let entry = self.inner.sources.borrow().at(index)?;
-            let Some(go_on) = entry.visit(&mut visit) else {
+    /// Calls `visit` with every source, in order, until it returns `false`.
+    fn each_source(&self, mut visit: impl FnMut(&mut dyn Source) -> bool) {
+        let (mut index, mut goes_on) = (0, true);
+        while goes_on {
+            let Some(entry) = self.inner.sources.borrow().at(index) else { return };
+            let Some(visited) = entry.visit(&mut visit) else {
                 self.inner.sources.borrow_mut().remove(entry.id);
                 continue;
             };
+            goes_on = visited;
             index = self.inner.sources.borrow().behind(index, &entry);
-            if !go_on {
-                return Some(index);
-            }
         }
     }
 }

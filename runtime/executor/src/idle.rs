@@ -38,7 +38,7 @@ use crate::{
 pub enum Idle {
     /// Blocks at once, and peers ring for every event: the conventional baseline of measurements.
     ///
-    /// Here the same as [`Park`](Self::Park); the doorbells differ, and how the thread blocks.
+    /// Here the same as [`Park`](Self::Park); the doorbells differ.
     Interrupt,
     /// Blocks at once; peers ring only when it does.
     #[default]

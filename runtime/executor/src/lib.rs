@@ -44,7 +44,7 @@ pub use idle::Idle;
 pub use mail::{Mailbox, Reply, Waiting, reply};
 pub use notify::{Notified, Notify};
 pub use park::{Park, Unpark};
-pub use poll_list::{Attendant, Found, PollLists, Registration, SharedSource};
+pub use poll_list::{Attendant, PollLists, SharedSource};
 pub use seldom::Seldom;
 pub use source::{Armed, Source, SourceId};
 pub use sync::lock;

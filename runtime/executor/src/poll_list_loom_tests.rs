@@ -14,7 +14,7 @@ use loom::{
     thread,
 };
 
-use crate::{Armed, Attendant, Found, PollLists, Registration, SharedSource, park::Unpark};
+use crate::{Armed, Attendant, PollLists, SharedSource, park::Unpark};
 
 const AWAKE: u32 = 0;
 const POLLED: u32 = 1;
@@ -50,21 +50,20 @@ impl Unpark for Bell {
     }
 }
 
-/// A lane of one core, or a mailbox that any core may empty.
+/// A lane of one core.
 struct Lane {
     /// Events not yet handled.
     waiting: AtomicU32,
     handled: AtomicU32,
     attendance: AtomicU32,
     bell: Arc<Bell>,
-    is_bound: bool,
 }
 
 impl Lane {
-    fn new(bell: &Arc<Bell>, is_bound: bool) -> Arc<Self> {
+    fn new(bell: &Arc<Bell>) -> Arc<Self> {
         let (waiting, handled) = (AtomicU32::new(0), AtomicU32::new(0));
         let attendance = AtomicU32::new(AWAKE);
-        Arc::new(Self { waiting, handled, attendance, bell: Arc::clone(bell), is_bound })
+        Arc::new(Self { waiting, handled, attendance, bell: Arc::clone(bell) })
     }
 
     /// The client's half.
@@ -79,34 +78,28 @@ impl Lane {
         }
     }
 
-    fn handle(&self) -> usize {
-        if self.waiting.load(Ordering::Relaxed) == 0 {
-            return 0;
+    fn handle(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            let count = self.waiting.swap(0, Ordering::AcqRel);
+            self.handled.fetch_add(count, Ordering::Relaxed);
         }
-        let count = self.waiting.swap(0, Ordering::AcqRel);
-        self.handled.fetch_add(count, Ordering::Relaxed);
-        count as usize
     }
 }
 
 impl SharedSource for Lane {
-    fn poll(&self, _budget: usize) -> Found {
-        if !self.is_bound {
-            return Found::Handled(self.handle());
-        }
-        let is_ready = self.waiting.load(Ordering::Relaxed) != 0;
-        if is_ready { Found::ForItsCore } else { Found::Handled(0) }
+    fn is_ready(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    fn attend(&self, by: Attendant<'_>) -> Armed {
+    fn attend(&self, by: Attendant) -> Armed {
         let attendance = match by {
             Attendant::ItsCore => AWAKE,
             Attendant::Poller => POLLED,
-            Attendant::Nobody(_) => ASLEEP,
+            Attendant::Nobody => ASLEEP,
         };
         self.attendance.store(attendance, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::Relaxed) == 0 { Armed::Waits } else { Armed::Busy }
+        if self.is_ready() { Armed::Busy } else { Armed::Waits }
     }
 }
 
@@ -114,21 +107,19 @@ struct Node {
     lists: PollLists,
     bells: Vec<Arc<Bell>>,
     lane: Arc<Lane>,
-    _registration: Registration,
 }
 
 impl Node {
     /// Cores of which the first has the lane on its list.
-    fn new(core_count: usize, is_bound: bool) -> Arc<Self> {
+    fn new(core_count: usize) -> Arc<Self> {
         let lists = PollLists::new(core_count);
         let bells: Vec<_> = (0..core_count).map(|_| Arc::new(Bell::default())).collect();
         for (core, bell) in bells.iter().enumerate() {
             lists.join(core, bell.clone());
         }
-        let lane = Lane::new(&bells[0], is_bound);
-        let registration =
-            if is_bound { lists.bind(0, lane.clone()) } else { lists.register(lane.clone()) };
-        Arc::new(Self { lists, bells, lane, _registration: registration })
+        let lane = Lane::new(&bells[0]);
+        lists.bind(0, lane.clone());
+        Arc::new(Self { lists, bells, lane })
     }
 
     /// Sleeps and wakes as core 0 until all events are handled, by whomever.
@@ -151,7 +142,7 @@ impl Node {
             return;
         }
         for _ in 0..rounds {
-            self.lists.visit_sleepers(1);
+            self.lists.visit_sleepers();
         }
         self.lists.resign();
     }
@@ -161,7 +152,7 @@ impl Node {
 #[test]
 fn an_event_of_a_sleeper_is_never_lost_to_a_poller_that_comes_and_goes() {
     model(3, || {
-        let node = Node::new(2, true);
+        let node = Node::new(2);
         let client = thread::spawn({
             let node = node.clone();
             move || node.lane.publish()
@@ -180,7 +171,7 @@ fn an_event_of_a_sleeper_is_never_lost_to_a_poller_that_comes_and_goes() {
 #[test]
 fn an_event_of_a_sleeper_is_never_lost_between_two_pollers() {
     model(2, || {
-        let node = Node::new(3, true);
+        let node = Node::new(3);
         let client = thread::spawn({
             let node = node.clone();
             move || node.lane.publish()
@@ -194,47 +185,5 @@ fn an_event_of_a_sleeper_is_never_lost_between_two_pollers() {
         for poller in pollers {
             poller.join().expect("no panic");
         }
-    });
-}
-
-/// A source that any core may handle: each of its events is handled once, by whoever finds it.
-#[test]
-fn events_anybody_may_handle_are_handled_once() {
-    model(2, || {
-        let node = Node::new(2, false);
-        let client = thread::spawn({
-            let node = node.clone();
-            move || {
-                node.lane.publish();
-                node.lane.publish();
-            }
-        });
-        let poller = thread::spawn({
-            let node = node.clone();
-            move || {
-                node.poll_as(1, 1);
-                // The owner may wait for what was handled here.
-                node.bells[0].unpark();
-            }
-        });
-        node.serve_as_owner(2);
-        client.join().expect("no panic");
-        poller.join().expect("no panic");
-        assert_eq!(node.lane.waiting.load(Ordering::Relaxed), 0);
-    });
-}
-
-/// A withdrawal moves the source of another one, which is withdrawn meanwhile.
-#[test]
-fn a_source_that_moves_to_another_list_can_be_withdrawn() {
-    model(3, || {
-        let lists = PollLists::new(2);
-        let bell = Arc::new(Bell::default());
-        let register = |_| lists.register(Lane::new(&bell, false));
-        let [moved, gap, _kept] = [0, 1, 2].map(register);
-        let other = thread::spawn(move || drop(gap));
-        drop(moved);
-        other.join().expect("no panic");
-        assert_eq!(lists.source_counts().iter().sum::<usize>(), 1);
     });
 }

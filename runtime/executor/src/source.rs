@@ -4,11 +4,10 @@ use std::{cell::Cell, fmt, rc::Rc};
 
 /// Something on the poll list.
 ///
-/// The executor visits every source once a turn, and after a block before its slice, too, but at
-/// most 64 at a time: the others of more have their turn next. A source that stands for many things
-/// finds the ready ones itself. It wakes tasks or spawns them through a handle it holds; it must
-/// not run for long, which is what `budget` is for. A panic in it unwinds out of the executor and
-/// takes this source alone off the list.
+/// The executor visits every source once a turn, and after a block before its slice, too. A source
+/// that stands for many things finds the ready ones itself. It wakes tasks or spawns them through a
+/// handle it holds; it must not run for long, which is what `budget` is for. A panic in it unwinds
+/// out of the executor and takes this source alone off the list.
 pub trait Source {
     /// Handles up to `budget` events and returns how many; 0 means nothing was ready.
     ///
@@ -74,11 +73,6 @@ impl Sources {
     pub(crate) fn remove(&mut self, id: SourceId) -> Option<Rc<Entry>> {
         let index = self.entries.iter().position(|entry| entry.id == id)?;
         Some(self.entries.remove(index))
-    }
-
-    /// Sources on the list.
-    pub(crate) fn count(&self) -> usize {
-        self.entries.len()
     }
 
     /// The entry at `index`; `None` past the end of the list.

@@ -1,9 +1,7 @@
 //! When the entries that are queued for the kernel are worth a system call.
 //!
 //! As soon as they are as many as the device has left to do (at least 2, at most 32), so that it
-//! never waits while a long batch is prepared. If they are short and scattered the first goes alone
-//! to a device that has nothing to do, when more will probably follow, and the others are a quarter
-//! of what it has left: at least 3, for which Linux wakes it once, and for each of fewer.
+//! never waits while a long batch is prepared.
 //!
 //! A task that is served mostly asks for more. The last of those that follow goes by the call that
 //! the executor blocks in: one call less. If it does not block it is late by one turn.
@@ -22,10 +20,8 @@ use crate::span::Span;
 
 /// So many queued operations are worth a system call at once, whatever the device has to do,
 pub(crate) const BATCH_LEN: usize = 32;
-/// and so many when it has nothing,
+/// and so many when it has nothing.
 pub(crate) const BATCH_LEN_MIN: usize = 2;
-/// or has begun with short and scattered ones.
-const PLUGGED_LEN_MIN: usize = 3;
 
 /// So many bytes are worth one at once, too.
 pub(crate) const BATCH_BYTES: usize = 512 << 10;
@@ -83,28 +79,15 @@ impl Batch {
         (self.served, self.followed) = (count, 0);
     }
 
-    /// True if the last transfer is short and does not continue another: the time until the device
-    /// begins with the like counts more than what they cost together.
-    fn is_urgent(&self) -> bool {
-        self.last.is_some() && !self.continues
-    }
-
     /// True if it is worth a system call of its own while the device has `left` operations to do.
     pub(crate) fn is_worth_a_call(&self, left: usize) -> bool {
         !self.is_complete && self.is_full(left)
     }
 
+    /// True if it is full while the device has `left` operations to do.
     fn is_full(&self, left: usize) -> bool {
-        self.byte_len >= BATCH_BYTES || !self.is_gathered() && self.len >= self.full_len(left)
-    }
-
-    /// How many fill it while the device has `left` operations to do.
-    fn full_len(&self, left: usize) -> usize {
-        match left {
-            0 if self.is_urgent() && self.followed == 1 && self.served > 2 => 1,
-            1.. if self.is_urgent() => (left / 4).clamp(PLUGGED_LEN_MIN, BATCH_LEN),
-            _ => left.clamp(BATCH_LEN_MIN, BATCH_LEN),
-        }
+        let full_len = left.clamp(BATCH_LEN_MIN, BATCH_LEN);
+        self.byte_len >= BATCH_BYTES || !self.is_gathered() && self.len >= full_len
     }
 
     /// True if it has waited for long enough; at a visit at which nothing else is in flight when
@@ -144,7 +127,7 @@ mod tests {
     use std::{fs::File, os::fd::OwnedFd, sync::Arc};
 
     use super::*;
-    use crate::{memory::Heap, operation::Operation, span::SHORT_LEN_MAX};
+    use crate::{memory::Heap, operation::Operation};
 
     const LEN: usize = 4096;
 
@@ -181,32 +164,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scattered_waits_for_a_quarter_of_what_the_device_has_left() {
+    fn what_is_scattered_waits_for_as_many_as_the_device_has_left() {
         let scattered: Vec<_> = (0..8).map(|place| place << 20).collect();
-        for (len, left_max) in [(3, 15), (8, 35)] {
+        for len in [3, 8] {
             let (batch, _) = batch_of(scattered.get(..len).expect("so many"));
-            assert!(batch.is_full(left_max) && !batch.is_full(left_max + 1), "{len} transfers");
+            assert!(batch.is_full(len) && !batch.is_full(len + 1), "{len} transfers");
         }
-        let (two, _) = batch_of(&[1 << 20, 0]);
-        assert!(two.is_full(0) && !two.is_full(1));
-    }
-
-    #[test]
-    fn the_first_of_several_that_are_scattered_goes_alone_to_a_device_with_nothing_to_do() {
-        for (served, goes) in [(0, false), (2, false), (3, true), (16, true)] {
-            let (mut batch, note) = batch_of(&[]);
-            batch.served(served);
-            note(&mut batch, 0);
-            assert_eq!(batch.is_worth_a_call(0), goes, "{served} were served");
-            assert!(!batch.is_worth_a_call(1));
-            batch.len = 0; // Submitted, and complete at once.
-            note(&mut batch, 1 << 20);
-            assert!(!batch.is_worth_a_call(0), "it is not the first");
-        }
-        let (mut batch, note) = batch_of_len(SHORT_LEN_MAX + 1, &[]);
-        batch.served(16);
-        note(&mut batch, 0);
-        assert!(!batch.is_worth_a_call(0), "long ones are not urgent");
+        let (one, note) = batch_of(&[1 << 20]);
+        assert!(!one.is_full(0));
+        let mut two = one;
+        note(&mut two, 0);
+        assert!(two.is_full(0));
     }
 
     #[test]

@@ -19,7 +19,6 @@ mod entry;
 mod file;
 mod foreign;
 mod inline;
-mod kernel_tick;
 mod lock;
 mod memory;
 mod message;

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{crowd::Crowd, kernel_tick::KernelTick};
+use crate::crowd::Crowd;
 use executor::{Clock, Instant, Park, Unpark};
 use rustix::{
     event::{
@@ -166,7 +166,7 @@ impl Events {
     /// The way an executor blocks in this set.
     #[must_use]
     pub fn parker(&self) -> EpollParker {
-        EpollParker { events: self.clone(), crowd: Crowd::new(), tick: KernelTick::new() }
+        EpollParker { events: self.clone(), crowd: Crowd::new() }
     }
 
     /// Returns the handle that ends the park from any thread.
@@ -234,24 +234,11 @@ impl fmt::Debug for Events {
 pub struct EpollParker {
     events: Events,
     crowd: Option<Crowd>,
-    /// `None`: the tick stops and starts at every block.
-    tick: Option<KernelTick>,
-}
-
-impl EpollParker {
-    /// Blocks as other programs do, for [`Idle::Interrupt`](executor::Idle::Interrupt).
-    #[must_use]
-    pub fn conventional(self) -> Self {
-        Self { tick: None, ..self }
-    }
 }
 
 impl Park for EpollParker {
     fn park(&mut self, timeout: Option<Duration>) {
         if !self.events.has_ready() {
-            if let Some(tick) = &mut self.tick {
-                tick.leave_alone(SystemClock.now());
-            }
             self.events.park(timeout);
         }
     }

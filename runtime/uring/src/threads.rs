@@ -18,14 +18,12 @@ use std::{
     thread,
 };
 
-use executor::{Armed, Clock as _, Unpark};
+use executor::{Armed, Unpark};
 
 use crate::{
     engine::{Engine, Token},
-    kernel_tick::KernelTick,
     memory::{Buffer, Heap},
     operation::{Operation, SINK_LEN},
-    parker::SystemClock,
     plain,
 };
 
@@ -182,11 +180,7 @@ impl Drop for Threads {
 impl Shared {
     /// The life of an engine thread.
     fn work(&self) {
-        let mut tick = KernelTick::new();
         while let Some(Waiting { device, token, operation }) = self.next() {
-            if let Some(tick) = &mut tick {
-                tick.leave_alone(SystemClock.now());
-            }
             self.finish(token, operation);
             let mut queue = lock(&self.queue);
             let ours = queue.working.iter().position(|working| *working == device);

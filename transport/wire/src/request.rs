@@ -56,10 +56,14 @@ macro_rules! requests {
             }
         }
 
-        /// A request as decoded from an entry. `file` is a file slot of the session; lengths and
-        /// offsets are bytes; `arena_at` counts from the start of the session's arena; paths are
-        /// absolute, without a final NUL, at the start of the lane's buffer.
+        /// A request as decoded from an entry. `file` is a file slot of the session, and counts
+        /// only where `path_len`, the length of a path, is zero or missing; lengths and offsets
+        /// are bytes; `at` and `start` are the first byte in the file; `arena_at` counts from the
+        /// start of the session's arena; paths are absolute, without a final NUL, at the start of
+        /// the lane's buffer, in `paths` two of them; `follow` is true if a final symbolic link is
+        /// followed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "what fields of these names are is said above")]
         pub enum Request {$(
             $(#[$doc])*
             $kind $({$(
@@ -128,7 +132,6 @@ requests! {
         flags: u32 = First,
         /// Permission bits of a created file.
         mode: u32 = Second,
-        /// Length of the path.
         path_len: u32 = Len,
         /// Zero; or the number of a file that the client has made by its bundle, in the multifile
         /// that the path leads to: it is opened, whatever it is called, and nothing more is done to
@@ -142,7 +145,6 @@ requests! {
     };
     /// Reads into the arena; completes with the bytes read.
     Read = 3, "read", twice {
-        /// Slot.
         file: u32 = File,
         /// First byte in the file.
         at: u64 = A,
@@ -153,7 +155,6 @@ requests! {
     };
     /// Writes from the arena, past the staging log; completes with the bytes written.
     Write = 4, "write", twice {
-        /// Slot.
         file: u32 = File,
         /// First byte in the file; ignored for a file opened to append.
         at: u64 = A,
@@ -166,17 +167,14 @@ requests! {
     FlushAll = 5, "flush_all", twice;
     /// Drains the file and makes data and metadata durable.
     Sync = 6, "fsync", twice {
-        /// Slot.
         file: u32 = File,
     };
     /// Drains the file and makes the data durable.
     Datasync = 7, "fdatasync", twice {
-        /// Slot.
         file: u32 = File,
     };
     /// Resolves `whence` against the drained file; completes with the position from its start.
     SetPosition = 8, "set_position", once {
-        /// Slot.
         file: u32 = File,
         /// Offset, as in `lseek(2)`.
         offset: i64 = A,
@@ -185,14 +183,12 @@ requests! {
     };
     /// Drains the file's staging log up to log position `upto`.
     Flush = 9, "flush", twice {
-        /// Slot.
         file: u32 = File,
         /// Log position, as the client counts it.
         upto: u64 = A,
     };
     /// Replaces the file's drained staging log.
     Attach = 10, "attach", once {
-        /// Slot.
         file: u32 = File,
         /// Start of the new log.
         arena_at: u64 = A,
@@ -211,69 +207,56 @@ requests! {
     };
     /// Brings a range into the page cache, and reads ahead of it.
     Fetch = 12, "fetch", twice {
-        /// Slot.
         file: u32 = File,
-        /// First byte.
         at: u64 = A,
         /// Bytes somebody waits for.
         len: u32 = Len,
     };
     /// Drains a file of this node and sends the daemon's own descriptor over the control socket.
     Materialize = 13, "materialize", twice {
-        /// Slot.
         file: u32 = File,
     };
     /// Puts the `struct stat` of a path into the lane's buffer.
     Stat = 14, "stat", twice {
-        /// Length of the path.
         path_len: u32 = Len,
-        /// True if a final symbolic link is followed.
         follow: bool = First,
     };
     /// Drains and truncates: the file in slot `file`, or the path when `path_len` is not zero.
     Truncate = 15, "truncate", twice {
-        /// Slot, when there is no path.
         file: u32 = File,
-        /// Length of the path, or zero.
         path_len: u32 = Len,
         /// New length of the file.
         len: u64 = A,
     };
     /// Removes a name.
     Unlink = 16, "unlink", twice {
-        /// Length of the path.
         path_len: u32 = Len,
     };
     /// Renames, `flags` as in `renameat2(2)`.
     Rename = 17, "rename", twice {
-        /// The two names.
         paths: PathPair = Pair,
         /// `RENAME_*` bits.
         flags: u32 = Len,
     };
     /// Makes a folder.
     MakeDir = 18, "mkdir", twice {
-        /// Length of the path.
         path_len: u32 = Len,
         /// A [`NewMode`](crate::NewMode).
         mode: u32 = First,
     };
     /// Removes an empty folder.
     RemoveDir = 19, "rmdir", twice {
-        /// Length of the path.
         path_len: u32 = Len,
     };
     /// Fills the lane's buffer with the place where the next such request goes on, and the folder's
     /// names, NUL after each; completes with the bytes used, zero after the last name.
     ReadDir = 20, "readdir", twice {
-        /// Length of the path.
         path_len: u32 = Len,
         /// Zero, or where the last request has ended.
         from: u64 = A,
     };
     /// Makes a hard link.
     Link = 21, "link", twice {
-        /// The two names.
         paths: PathPair = Pair,
     };
     /// Makes a symbolic link.
@@ -283,7 +266,6 @@ requests! {
     };
     /// Puts the `struct stat` of the drained file into the lane's buffer.
     FileStat = 23, "fstat", twice {
-        /// Slot.
         file: u32 = File,
     };
     /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows). To a server of
@@ -291,45 +273,35 @@ requests! {
     Nothing = 24, "nothing", once;
     /// Puts the text of a symbolic link into the lane's buffer; completes with its length.
     ReadLink = 25, "readlink", twice {
-        /// Length of the path.
         path_len: u32 = Len,
     };
     /// Sets the permission bits: of the file in slot `file`, or of the path when `path_len` is not
     /// zero.
     SetMode = 26, "chmod", twice {
-        /// Slot, when there is no path.
         file: u32 = File,
-        /// Length of the path, or zero.
         path_len: u32 = Len,
         /// Permission bits.
         mode: u32 = First,
     };
     /// Sets owner and group, of a slot or a path as `SetMode`; 2^32-1 leaves one as it is.
     SetOwner = 27, "chown", twice {
-        /// Slot, when there is no path.
         file: u32 = File,
-        /// Length of the path, or zero.
         path_len: u32 = Len,
         /// User id.
         user: u32 = First,
         /// Group id.
         group: u32 = Second,
-        /// True if a final symbolic link is followed.
         follow: bool = B,
     };
     /// Sets the times of access and modification, of a slot or a path as `SetMode`. Behind the path
     /// lie seconds and nanoseconds of both, 8 bytes each; nanoseconds as in `utimensat(2)`.
     SetTimes = 28, "utimens", twice {
-        /// Slot, when there is no path.
         file: u32 = File,
-        /// Length of the path, or zero.
         path_len: u32 = Len,
-        /// True if a final symbolic link is followed.
         follow: bool = B,
     };
     /// Asks what may be done with a path: `mode` as in `access(2)`.
     Access = 29, "access", twice {
-        /// Length of the path.
         path_len: u32 = Len,
         /// `R_OK`, `W_OK`, `X_OK`.
         mode: u32 = First,
@@ -338,19 +310,15 @@ requests! {
     /// buffer: block size, blocks, free blocks, blocks free to anybody, inodes, free inodes,
     /// longest name, type.
     FileSystem = 30, "statfs", twice {
-        /// Slot, when there is no path.
         file: u32 = File,
-        /// Length of the path, or zero.
         path_len: u32 = Len,
     };
     /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
     /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
     Lock = 32, "lock", twice {
-        /// Slot.
         file: u32 = File,
         /// Owner and kind of the lock.
         terms: u32 = Len,
-        /// First byte.
         start: u64 = A,
         /// Bytes; zero: all from `start` on.
         len: u64 = B,
@@ -358,29 +326,24 @@ requests! {
     /// Looks for a lock that stands in the way of this one; completes with 0 when there is none, or
     /// with 1 and three words in the lane's buffer: its kind, its first byte, and its length.
     FindLock = 33, "find_lock", twice {
-        /// Slot.
         file: u32 = File,
         /// Owner and kind of the lock.
         terms: u32 = Len,
-        /// First byte.
         start: u64 = A,
         /// Bytes; zero: all from `start` on.
         len: u64 = B,
     };
     /// Drains, and changes which bytes of the file have space, as `fallocate(2)`.
     Allocate = 35, "fallocate", twice {
-        /// Slot.
         file: u32 = File,
         /// `FALLOC_FL_*` bits.
         mode: u32 = Len,
-        /// First byte.
         at: u64 = A,
         /// Bytes.
         len: u64 = B,
     };
     /// Makes the names in a folder durable.
     SyncFolder = 36, "fsync_folder", twice {
-        /// Length of the path.
         path_len: u32 = Len,
     };
     /// Has the client make files in a folder by its bundle, and read those that are there: puts the
@@ -388,7 +351,6 @@ requests! {
     /// may give, their count (0: it makes none), the epoch of folders for which this holds, and the
     /// key that names are hashed with.
     Lease = 37, "lease", twice {
-        /// Length of the path.
         path_len: u32 = Len,
         /// The session that asks; the daemon puts it in.
         session: u32 = A,
@@ -404,7 +366,6 @@ requests! {
     /// Puts the path of a remote file, by which it can be opened in its folder's view, into the
     /// lane's buffer. Completes with the path's length.
     Name = 39, "name", twice {
-        /// Slot.
         file: u32 = File,
     };
 }

@@ -19,7 +19,7 @@ use crate::{
     parallel::{
         apart,
         exchange::{Lens, exchange},
-        records::{Ask, Grant},
+        records::{Ask, Grant, Part as _},
         tables::{Root, write_own_front},
         writer::{Local, ParWriter},
     },
@@ -174,7 +174,7 @@ pub(super) fn grants<G: Group>(
         })?;
         let most = Fields::little(&answer).u32().ok_or(Error::TooLarge)?;
         let grants = answer.get(4..).unwrap_or_default().chunks_exact(Grant::LEN);
-        Ok((narrow(most.into()), grants.filter_map(Grant::take).collect()))
+        Ok((narrow(most.into()), grants.filter_map(Grant::of).collect()))
     };
     let (most, granted) = within(room)?;
     if most > room { within(most) } else { Ok((most, granted)) }

@@ -6,21 +6,21 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    codec::{Fields, narrow, put_u32, put_u64, wide},
+    codec::{Fields, narrow, put_u64, wide},
     error::{Argument, Error, Result},
     group::Group,
     journal::{ANY_MORE, Slot},
     parallel::{
         exchange::{Lens, exchange},
+        records::{Part, parts},
         writer::ParWriter,
     },
     run::Owner,
     storage::Storage,
 };
 
-const ASK_LEN: usize = 4 + 4 + 8 + 8 + 8 + 8;
 const ANSWER_LEN: usize = 8 + 8 + 8;
-const LENS: Lens = Lens { ask: ASK_LEN, answer: ANSWER_LEN };
+const LENS: Lens = Lens { ask: Asked::LEN, answer: ANSWER_LEN };
 
 impl<S: Storage> ParWriter<S> {
     /// Appends `bytes` of every rank of one physical file to the streams of their collectors, in
@@ -76,14 +76,16 @@ impl<S: Storage> ParWriter<S> {
     fn ask(&self, len: u64) -> Result<Vec<u8>> {
         let local = self.tasks.first().ok_or(Argument::Task)?;
         let (block, used) = local.state.fill.block();
-        let mut bytes = Vec::with_capacity(ASK_LEN);
-        put_u32(&mut bytes, local.task.local_rank);
-        put_u32(&mut bytes, local.collector);
-        put_u64(&mut bytes, local.collector_place.chunk_len);
-        put_u64(&mut bytes, wide(block));
-        put_u64(&mut bytes, used);
-        put_u64(&mut bytes, len);
-        debug_assert_eq!(bytes.len(), ASK_LEN);
+        let asked = Asked {
+            local_rank: local.task.local_rank,
+            collector: local.collector,
+            chunk_len: local.collector_place.chunk_len,
+            block: wide(block),
+            used,
+            len,
+        };
+        let mut bytes = Vec::with_capacity(Asked::LEN);
+        asked.put(&mut bytes);
         Ok(bytes)
     }
 
@@ -108,20 +110,18 @@ struct Asked {
     local_rank: u32,
     collector: u32,
     chunk_len: u64,
-    /// Where the rank's own stream ends.
-    end: (u64, u64),
+    /// Where the rank's own stream ends: a block, and bytes of it.
+    block: u64,
+    used: u64,
     /// Bytes that it writes.
     len: u64,
 }
 
-impl Asked {
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields::little(bytes);
-        let (local_rank, collector) = (fields.u32()?, fields.u32()?);
-        let (chunk_len, end) = (fields.u64()?, (fields.u64()?, fields.u64()?));
-        Some(Self { local_rank, collector, chunk_len, end, len: fields.u64()? })
-    }
+parts! {
+    Asked { local_rank: u32, collector: u32, chunk_len: u64, block: u64, used: u64, len: u64 }
+}
 
+impl Asked {
     /// True if others merge their data into its stream.
     fn collects(&self) -> bool {
         self.local_rank == self.collector
@@ -131,7 +131,7 @@ impl Asked {
 /// Gives every rank its place behind those of lower local ranks, and the collector the sum; in the
 /// order of the asks.
 fn assign(asked: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
-    let asks = asked.iter().map(|ask| Asked::decode(ask)).collect::<Option<Vec<_>>>();
+    let asks = asked.iter().map(|ask| Asked::of(ask)).collect::<Option<Vec<_>>>();
     let asks = asks.ok_or(Error::TooLarge)?;
     let mut order: Vec<_> = asks.iter().zip(0..).collect();
     order.sort_unstable_by_key(|(ask, _)| ask.local_rank);
@@ -144,7 +144,7 @@ fn assign(asked: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
             return Err(Argument::ChunkEmpty.into());
         }
         if ask.collects() {
-            groups.insert(collector, (ask.end, 0));
+            groups.insert(collector, ((ask.block, ask.used), 0));
         }
         let ((block, used), sum) = groups.get_mut(&collector).ok_or(Argument::Disagree)?;
         if let Some(place) = places.get_mut::<usize>(at) {

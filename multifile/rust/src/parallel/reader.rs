@@ -11,7 +11,7 @@ use crate::{
     header::FIXED_END,
     parallel::{
         exchange::{agree, hand_out},
-        records::{Given, SetInfo},
+        records::{Given, Part as _, SetInfo},
         restore::{self, Seat},
     },
     physical,
@@ -107,7 +107,7 @@ impl<F: File> ParReader<F> {
             (0..ranks).map(answer).collect()
         })?;
         let mut fields = Fields::little(&given);
-        let mut open = || match (fields.u32(), Given::take(given.get(4..).unwrap_or_default())) {
+        let mut open = || match (fields.u32(), Given::of(given.get(4..).unwrap_or_default())) {
             (Some(0), Some(given)) => Ok(Self { set: given.set, tasks: Vec::new() }),
             (Some(1), Some(given)) => {
                 Ok(Self { set: given.set, tasks: vec![begin_task(storage, path, &given)?] })

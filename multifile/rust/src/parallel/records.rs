@@ -40,32 +40,11 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    pub(crate) const LEN: usize = 32;
-
-    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
-        let start = bytes.len();
-        put_u32(bytes, self.task.file);
-        put_u32(bytes, self.task.local_rank);
-        put_u64(bytes, unsigned(self.task.global_rank));
-        put_u64(bytes, self.task.chunk_len);
-        put_u32(bytes, self.fs_block_len);
-        put_u32(bytes, self.options);
-        debug_assert_eq!(bytes.len() - start, Self::LEN);
-    }
-
     /// Reads a count and as many asks.
     pub(crate) fn take_all(bytes: &[u8]) -> Vec<Self> {
         let count = Fields::little(bytes).u32().unwrap_or(0);
         let asks = bytes.get(4..).unwrap_or_default().chunks_exact(Self::LEN);
-        asks.take(narrow(count.into())).filter_map(Self::take).collect()
-    }
-
-    fn take(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields::little(bytes);
-        let (file, local_rank) = (fields.u32()?, fields.u32()?);
-        let (global_rank, chunk_len) = (signed(fields.u64()?), fields.u64()?);
-        let task = NewTask { file, local_rank, global_rank, chunk_len };
-        Some(Self { task, fs_block_len: fields.u32()?, options: fields.u32()? })
+        asks.take(narrow(count.into())).filter_map(Self::of).collect()
     }
 }
 
@@ -83,39 +62,6 @@ pub(crate) struct Grant {
     pub(crate) instance: u64,
     /// True if rank 0 wrote the tables; otherwise each rank writes its own entries.
     pub(crate) by_root: bool,
-}
-
-impl Grant {
-    pub(crate) const LEN: usize = 80;
-
-    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
-        let start = bytes.len();
-        put_u32(bytes, self.local_rank);
-        put_place(bytes, self.place);
-        put_u32(bytes, self.collector);
-        put_place(bytes, self.collector_place);
-        put_u32(bytes, self.task_count);
-        put_u32(bytes, self.file_count);
-        put_u32(bytes, self.fs_block_len);
-        put_u64(bytes, self.instance);
-        put_u32(bytes, u32::from(self.by_root));
-        debug_assert_eq!(bytes.len() - start, Self::LEN);
-    }
-
-    pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields::little(bytes);
-        Some(Self {
-            local_rank: fields.u32()?,
-            place: place(&mut fields)?,
-            collector: fields.u32()?,
-            collector_place: place(&mut fields)?,
-            task_count: fields.u32()?,
-            file_count: fields.u32()?,
-            fs_block_len: fields.u32()?,
-            instance: fields.u64()?,
-            by_root: fields.u32()? == 1,
-        })
-    }
 }
 
 /// Use of a task, told at closing: the number of blocks, and as many of them as fit.
@@ -194,82 +140,110 @@ pub struct SetInfo {
     pub keyval: Keyval,
 }
 
-impl Given {
-    pub(crate) const LEN: usize = 88;
+/// A part of a message of fixed length.
+pub(crate) trait Part: Sized {
+    /// Its length in bytes.
+    const LEN: usize;
 
-    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
-        let start = bytes.len();
-        self.set.put(bytes);
-        put_u32(bytes, self.task.file);
-        put_u32(bytes, self.task.local_rank);
-        put_u64(bytes, unsigned(self.task.global_rank));
-        put_u64(bytes, self.task.chunk_len);
-        put_place(bytes, self.place);
-        put_u64(bytes, self.table_at);
-        put_u32(bytes, self.block_count);
-        put_u32(bytes, self.task_count);
-        debug_assert_eq!(bytes.len() - start, Self::LEN);
-    }
+    fn put(&self, bytes: &mut Vec<u8>);
 
-    pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields::little(bytes);
-        let set = SetInfo::take(&mut fields)?;
-        let task = Task {
-            file: fields.u32()?,
-            local_rank: fields.u32()?,
-            global_rank: signed(fields.u64()?),
-            chunk_len: fields.u64()?,
-        };
-        Some(Self {
-            task,
-            place: place(&mut fields)?,
-            table_at: fields.u64()?,
-            block_count: fields.u32()?,
-            task_count: fields.u32()?,
-            set,
-        })
+    fn take(fields: &mut Fields<'_>) -> Option<Self>;
+
+    /// The part that `bytes` begin with.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        Self::take(&mut Fields::little(bytes))
     }
 }
 
-impl SetInfo {
-    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
-        let big = |order| u32::from(order == Order::Big);
-        put_u32(bytes, self.task_count);
-        put_u32(bytes, self.file_count);
-        put_u32(bytes, self.fs_block_len);
-        put_u32(bytes, big(self.order));
-        put_u32(bytes, big(self.data_order));
-        put_u32(
-            bytes,
-            match self.keyval {
-                Keyval::None => 0,
-                Keyval::Inline => 1,
-                Keyval::Other(mode) => mode,
-            },
-        );
-    }
+/// Makes structures parts: their fields in this order.
+macro_rules! parts {
+    ($($name:ident { $($field:ident: $type:ty),+ $(,)? })+) => {$(
+        impl Part for $name {
+            const LEN: usize = 0 $(+ <$type>::LEN)+;
 
-    pub(crate) fn take(fields: &mut Fields<'_>) -> Option<Self> {
-        let (task_count, file_count, fs_block_len) = (fields.u32()?, fields.u32()?, fields.u32()?);
-        let mut order = || Some(if fields.u32()? == 1 { Order::Big } else { Order::Little });
-        let (order, data_order) = (order()?, order()?);
-        let keyval = match fields.u32()? {
-            0 => Keyval::None,
-            1 => Keyval::Inline,
-            mode => Keyval::Other(mode),
-        };
-        Some(Self { task_count, file_count, fs_block_len, order, data_order, keyval })
+            fn put(&self, bytes: &mut Vec<u8>) {
+                $(self.$field.put(bytes);)+
+            }
+
+            fn take(fields: &mut Fields<'_>) -> Option<Self> {
+                Some(Self { $($field: <$type>::take(fields)?,)+ })
+            }
+        }
+    )+};
+}
+
+pub(super) use parts;
+
+parts! {
+    Place { start_at: u64, chunk_len: u64, skip: u64 }
+    NewTask { file: u32, local_rank: u32, global_rank: i64, chunk_len: u64 }
+    Task { file: u32, local_rank: u32, global_rank: i64, chunk_len: u64 }
+    Ask { task: NewTask, fs_block_len: u32, options: u32 }
+    Grant {
+        local_rank: u32,
+        place: Place,
+        collector: u32,
+        collector_place: Place,
+        task_count: u32,
+        file_count: u32,
+        fs_block_len: u32,
+        instance: u64,
+        by_root: bool,
+    }
+    Given {
+        set: SetInfo,
+        task: Task,
+        place: Place,
+        table_at: u64,
+        block_count: u32,
+        task_count: u32,
+    }
+    SetInfo {
+        task_count: u32,
+        file_count: u32,
+        fs_block_len: u32,
+        order: Order,
+        data_order: Order,
+        keyval: Keyval,
     }
 }
 
-fn put_place(bytes: &mut Vec<u8>, place: Place) {
-    put_u64(bytes, place.start_at);
-    put_u64(bytes, place.chunk_len);
-    put_u64(bytes, place.skip);
+/// Makes types parts: each by the integer that it is sent as.
+macro_rules! integers {
+    ($($type:ty as $integer:ident, $len:literal: $put:expr, $take:expr;)+) => {$(
+        impl Part for $type {
+            const LEN: usize = $len;
+
+            fn put(&self, bytes: &mut Vec<u8>) {
+                let integer: fn(Self) -> $integer = $put;
+                bytes.extend_from_slice(&integer(*self).to_le_bytes());
+            }
+
+            fn take(fields: &mut Fields<'_>) -> Option<Self> {
+                fields.$integer().map($take)
+            }
+        }
+    )+};
 }
 
-fn place(fields: &mut Fields<'_>) -> Option<Place> {
-    Some(Place { start_at: fields.u64()?, chunk_len: fields.u64()?, skip: fields.u64()? })
+integers! {
+    u32 as u32, 4: |value| value, |value| value;
+    u64 as u64, 8: |value| value, |value| value;
+    i64 as u64, 8: unsigned, signed;
+    bool as u32, 4: u32::from, |value| value == 1;
+    Order as u32, 4: |order| u32::from(order == Self::Big), |big| match big {
+        1 => Self::Big,
+        _ => Self::Little,
+    };
+    Keyval as u32, 4: |keyval| match keyval {
+        Self::None => 0,
+        Self::Inline => 1,
+        Self::Other(mode) => mode,
+    }, |mode| match mode {
+        0 => Self::None,
+        1 => Self::Inline,
+        mode => Self::Other(mode),
+    };
 }
 
 #[cfg(test)]
@@ -302,7 +276,7 @@ mod tests {
         };
         grant.put(&mut bytes);
         assert_eq!(bytes.len(), Grant::LEN);
-        assert!(Grant::take(&bytes).is_some_and(|grant| grant.by_root));
+        assert!(Grant::of(&bytes).is_some_and(|grant| grant.by_root));
 
         bytes.clear();
         Used::nothing().put(&mut bytes, 9);
@@ -344,7 +318,7 @@ mod tests {
         let mut bytes = Vec::new();
         given.put(&mut bytes);
         assert_eq!(bytes.len(), Given::LEN);
-        let taken = Given::take(&bytes).unwrap();
+        let taken = Given::of(&bytes).unwrap();
         assert_eq!((taken.set, taken.task, taken.place), (set, task, place));
     }
 }

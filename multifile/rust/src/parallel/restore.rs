@@ -15,7 +15,7 @@ use crate::{
     name,
     parallel::{
         reader::LocalTask,
-        records::{Given, SetInfo},
+        records::{Given, Part as _, SetInfo},
         roster::{Line, Roster, Split},
     },
     physical::Physical,
@@ -281,7 +281,7 @@ impl<F: File> Receiving<F> {
         lens: &[u64],
         rank: u32,
     ) -> Result<Self> {
-        let given = Given::take(record.get(4..).unwrap_or_default());
+        let given = Given::of(record.get(4..).unwrap_or_default());
         let given = given.filter(|_| record.first() == Some(&1)).ok_or(Argument::Mapping)?;
         let lens = lens.get(..narrow(given.block_count.into())).ok_or(Error::TooLarge)?;
         let name = name::restored(&storage.physical_name(path, number), rank);

@@ -6,8 +6,9 @@
 //! data it copies form a [`Part`]. A rank is in two parts of a level, so parts are made in rounds:
 //! within a round no rank is in two. Every rank knows the roster and finds the same rounds.
 
+use super::records::Part as _;
 use crate::{
-    codec::{Fields, narrow, put_u32, put_u64, signed, unsigned, wide},
+    codec::{Fields, narrow, wide},
     error::{Argument, Error, Result},
     group::Group,
     plan::NewTask,
@@ -42,25 +43,20 @@ pub(super) struct Roster {
     team: usize,
 }
 
-const RECORD_LEN: usize = 4 + 4 + 8 + 8 + 8;
+const RECORD_LEN: usize = NewTask::LEN + u64::LEN;
 
 impl Roster {
     /// Tells all ranks of `task` and what this rank `says`. Costs a gather and a broadcast.
     pub(super) fn meet<G: Group>(group: &G, task: NewTask, says: u64, team: usize) -> Result<Self> {
         let mut mine = Vec::with_capacity(RECORD_LEN);
-        put_u32(&mut mine, task.file);
-        put_u32(&mut mine, task.local_rank);
-        put_u64(&mut mine, unsigned(task.global_rank));
-        put_u64(&mut mine, task.chunk_len);
-        put_u64(&mut mine, says);
+        task.put(&mut mine);
+        says.put(&mut mine);
         let mut all = group.gather(&mine)?;
         all.resize(RECORD_LEN * narrow(group.size().into()), 0);
         group.broadcast(&mut all)?;
         let all = all.chunks_exact(RECORD_LEN).map(|bytes| {
             let mut fields = Fields::little(bytes);
-            let (file, local_rank) = (fields.u32()?, fields.u32()?);
-            let (global_rank, chunk_len) = (signed(fields.u64()?), fields.u64()?);
-            Some((NewTask { file, local_rank, global_rank, chunk_len }, fields.u64()?))
+            Some((NewTask::take(&mut fields)?, fields.u64()?))
         });
         let all = all.collect::<Option<Vec<_>>>().ok_or(Error::TooLarge)?;
         let (tasks, said): (Vec<_>, Vec<_>) = all.into_iter().unzip();

@@ -12,8 +12,8 @@ use std::{
 };
 
 use executor::{
-    Armed, Attendant, Clock, Config, Executor, Found, Idle, Instant, ManualClock, Notify, Park,
-    PollLists, Registration, SharedSource, Source, Unpark, yield_now,
+    Armed, Attendant, Clock, Config, Executor, Idle, Instant, ManualClock, Notify, Park, PollLists,
+    SharedSource, Source, Unpark, yield_now,
 };
 
 use crate::{
@@ -25,90 +25,7 @@ const AWAKE: u32 = 0;
 const POLLED: u32 = 1;
 const ASLEEP: u32 = 2;
 
-/// A mailbox that counts its visits; any core may empty it.
-#[derive(Default)]
-struct Mail {
-    waiting: AtomicU64,
-    handled: AtomicU64,
-    visits: AtomicU64,
-}
-
-impl SharedSource for Mail {
-    fn poll(&self, _budget: usize) -> Found {
-        self.visits.fetch_add(1, Ordering::Relaxed);
-        let count = self.waiting.swap(0, Ordering::AcqRel);
-        self.handled.fetch_add(count, Ordering::Relaxed);
-        Found::Handled(usize::try_from(count).expect("few"))
-    }
-
-    fn attend(&self, _by: Attendant<'_>) -> Armed {
-        let is_empty = self.waiting.load(Ordering::Acquire) == 0;
-        if is_empty { Armed::Waits } else { Armed::Busy }
-    }
-}
-
-fn boxes(lists: &PollLists, count: usize) -> Vec<(Arc<Mail>, Registration)> {
-    let add = |_| {
-        let source = Arc::new(Mail::default());
-        (source.clone(), lists.register(source))
-    };
-    (0..count).map(add).collect()
-}
-
-#[test]
-fn sources_are_spread_evenly_and_stay_so() {
-    let lists = PollLists::new(4);
-    let mut sources = boxes(&lists, 10);
-    let bound = lists.bind(3, Arc::new(Mail::default()));
-    let is_even = || {
-        let counts = lists.source_counts();
-        counts.iter().max().expect("4 lists") - counts.iter().min().expect("4 lists") <= 1
-    };
-    assert!(is_even(), "{lists:?}");
-    while sources.len() > 1 {
-        drop(sources.remove(sources.len() / 2));
-        assert!(is_even(), "{lists:?}");
-    }
-    assert_eq!(lists.source_counts().iter().sum::<usize>(), 2);
-    drop(bound);
-}
-
-#[test]
-fn a_turn_takes_as_many_visits_for_a_thousand_sources_as_for_64() {
-    for count in [1, 64, 65, if cfg!(miri) { 130 } else { 1024 }] {
-        let mut executor = Machine::default().executor(Config::default());
-        let sources = boxes(executor.handle().poll_lists(), count);
-        let logs: Vec<_> = (0..count).map(|_| Rc::new(Log::default())).collect();
-        for log in &logs {
-            executor.handle().add_source(Box::new(Scripted(log.clone())));
-        }
-        let busy = &sources[count / 2].0;
-        busy.waiting.store(1, Ordering::Relaxed);
-        let turns = count.div_ceil(64);
-        for turn in 1..=turns {
-            executor.turn();
-            let visits: u64 = sources.iter().map(|s| s.0.visits.load(Ordering::Relaxed)).sum();
-            let polls: u64 = logs.iter().map(|log| log.polls.get()).sum();
-            assert!(visits.max(polls) <= 64 * turn as u64, "{visits} and {polls} in turn {turn}");
-        }
-        assert_eq!(busy.handled.load(Ordering::Relaxed), 1, "of {count}");
-        assert!(logs.iter().all(|log| log.polls.get() >= 1), "all {count} had their turn");
-    }
-}
-
-#[test]
-fn a_withdrawn_source_is_not_visited_again() {
-    let mut executor = Machine::default().executor(Config::default());
-    let mut sources = boxes(executor.handle().poll_lists(), 3);
-    executor.turn();
-    let (source, registration) = sources.remove(1);
-    drop(registration);
-    executor.turn();
-    assert_eq!(source.visits.load(Ordering::Relaxed), 1);
-    assert_eq!(sources[0].0.visits.load(Ordering::Relaxed), 2);
-}
-
-/// Sources on a poll list, sources of the executor, and timers, each with as much to do.
+/// Sources of the executor and timers, each with as much to do.
 #[test]
 fn equal_demands_get_equal_shares() {
     let machine = Machine::default();
@@ -119,7 +36,6 @@ fn equal_demands_get_equal_shares() {
         log.ready.set(16);
         handle.add_source(Box::new(Scripted(log.clone())));
     }
-    let shared = boxes(handle.poll_lists(), 2);
     let timers = Rc::new(RefCell::new(0u64));
     let (own, sleeper) = (timers.clone(), handle.clone());
     handle.spawn(executor::Class::Latency, async move {
@@ -134,9 +50,8 @@ fn equal_demands_get_equal_shares() {
     }
     let mut shares = vec![*timers.borrow()];
     shares.extend(logs.iter().map(|log| log.polls.get()));
-    shares.extend(shared.iter().map(|source| source.0.visits.load(Ordering::Relaxed)));
     let (most, least) = (shares.iter().max(), shares.iter().min());
-    let (most, least) = (most.expect("six"), least.expect("six"));
+    let (most, least) = (most.expect("four"), least.expect("four"));
     assert!(*most * 4 <= *least * 5, "{shares:?}");
 }
 
@@ -158,26 +73,25 @@ impl<F: Fn() -> bool> Source for Until<F> {
 
 #[test]
 fn an_event_that_comes_while_its_list_is_left_to_nobody_prevents_the_park() {
-    struct Late(Mail);
+    #[derive(Default)]
+    struct Late(AtomicU32);
     impl SharedSource for Late {
-        fn poll(&self, budget: usize) -> Found {
-            self.0.poll(budget)
+        fn is_ready(&self) -> bool {
+            self.0.load(Ordering::Relaxed) > 0
         }
-        fn attend(&self, by: Attendant<'_>) -> Armed {
-            let is_first = self.0.handled.load(Ordering::Relaxed) == 0;
-            if is_first && matches!(by, Attendant::Nobody(_)) {
-                self.0.waiting.store(1, Ordering::Relaxed);
+        fn attend(&self, by: Attendant) -> Armed {
+            if by == Attendant::Nobody {
+                self.0.store(1, Ordering::Relaxed);
             }
-            self.0.attend(by)
+            if self.is_ready() { Armed::Busy } else { Armed::Waits }
         }
     }
     let machine = Machine::default();
     let mut executor = machine.executor(Config::default());
-    let late = Arc::new(Late(Mail::default()));
-    let _registration = executor.handle().poll_lists().register(late.clone());
+    let late = Arc::new(Late::default());
+    executor.handle().poll_lists().bind(0, late.clone());
     let handled = Notify::new();
-    let is_handled = move || late.0.handled.load(Ordering::Relaxed) == 1;
-    executor.handle().add_source(Box::new(Until(is_handled, handled.clone())));
+    executor.handle().add_source(Box::new(Until(move || late.is_ready(), handled.clone())));
 
     executor.run_until(handled.notified());
 
@@ -231,7 +145,7 @@ fn a_poller_that_hands_over_while_it_works_resigns_at_once() {
     poller.handle().add_source(Box::new(Scripted(work.clone())));
 
     let lane = Lane::new(&Arc::default());
-    let _registration = lists.bind(1, Arc::new(OnList(lane.clone())));
+    lists.bind(1, Arc::new(OnList(lane.clone())));
     let (polled, client) = (lists.clone(), lane.clone());
     let poll = move || {
         poller.run_until(async {
@@ -361,15 +275,15 @@ impl Source for OwnLane {
 struct OnList(Arc<Lane>);
 
 impl SharedSource for OnList {
-    fn poll(&self, _budget: usize) -> Found {
-        if self.0.is_ready() { Found::ForItsCore } else { Found::Handled(0) }
+    fn is_ready(&self) -> bool {
+        self.0.is_ready()
     }
 
-    fn attend(&self, by: Attendant<'_>) -> Armed {
+    fn attend(&self, by: Attendant) -> Armed {
         let attendance = match by {
             Attendant::ItsCore => AWAKE,
             Attendant::Poller => POLLED,
-            Attendant::Nobody(_) => ASLEEP,
+            Attendant::Nobody => ASLEEP,
         };
         self.0.attendance.store(attendance, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -390,7 +304,7 @@ fn serve(
     let config = Config { idle: Idle::PollIdle, quiet, ..Config::default() };
     let clock = Rc::new(SystemClock(StdInstant::now()));
     let mut executor = Executor::join(clock, Box::new(park), config, lists, core);
-    let _registration = lists.bind(core, Arc::new(OnList(lane.clone())));
+    lists.bind(core, Arc::new(OnList(lane.clone())));
     let done = Notify::new();
     executor.handle().add_source(Box::new(OwnLane(lane.clone(), done.clone(), last)));
     executor.run_until(done.until(|| lane.handled.load(Ordering::Acquire) >= last));
