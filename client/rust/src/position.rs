@@ -239,9 +239,17 @@ impl Locked {
     /// A position that depends on the file's size or content.
     pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
         if let Some(link) = self.state.daemons_link() {
-            let request = Request::SetPosition { file: link.slot, offset, whence };
+            let file = link.slot;
+            let start = |errno| u64::try_from(offset).map_err(|_| errno);
+            let request = match whence {
+                SEEK_SET => Request::SetPosition { file, at: start(Errno::INVAL)? },
+                SEEK_DATA => Request::FindData { file, at: start(Errno::NXIO)? },
+                SEEK_HOLE => Request::FindHole { file, at: start(Errno::NXIO)? },
+                _ => Request::FindEnd { file },
+            };
             if let Ok(answer) = link.connection.call(request) {
-                return answer;
+                let base = if whence == SEEK_END { offset } else { 0 };
+                return answer?.checked_add_signed(base).ok_or(Errno::INVAL);
             }
             self.leave(Reason::DaemonLost);
         }
