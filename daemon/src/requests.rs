@@ -19,7 +19,7 @@ use storage::{
     names::{Attributes, Identity},
     verdict::{Verdict, errno},
 };
-use wire::{Entry, FileSystem, Request, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+use wire::{Entry, FileSystem, Request};
 
 use crate::{
     core::{Core, Departure},
@@ -220,6 +220,9 @@ fn check<S: SessionStorage>(
         | Request::Sync { file }
         | Request::Datasync { file }
         | Request::SetPosition { file, .. }
+        | Request::FindEnd { file }
+        | Request::FindData { file, .. }
+        | Request::FindHole { file, .. }
         | Request::Materialize { file }
         | Request::Lock { file, .. }
         | Request::FindLock { file, .. }
@@ -273,8 +276,15 @@ async fn on_file<S: SessionStorage>(
         Request::Close { .. } => registration::discard(core, &ticket.session, file).await,
         Request::Sync { .. } => sync(core, file, false).await?,
         Request::Datasync { .. } => sync(core, file, true).await?,
-        Request::SetPosition { offset, whence, .. } => {
-            return set_position(core, file, offset, whence).await;
+        // How far a file may reach its file system says.
+        Request::SetPosition { at, .. } => return seek(core, file, SeekFrom::Start(at)).await,
+        Request::FindData { at, .. } => return seek(core, file, SeekFrom::Data(at)).await,
+        Request::FindHole { at, .. } => return seek(core, file, SeekFrom::Hole(at)).await,
+        // Not by a seek, which would change the file's own position in the kernel.
+        Request::FindEnd { .. } => {
+            drain::drain(core, file).await?;
+            let descriptor = file.descriptor()?;
+            return Ok(core.storage.status(&descriptor.file).await.map_err(errno)?.size);
         }
         Request::Attach { arena_at, len, .. } => {
             let _turn = drain::drain_as_far_and_turn(core, file).await;
@@ -423,27 +433,13 @@ async fn sync<S: SessionStorage>(
     core.storage.sync(&descriptor.file, data_only).await.map_err(errno)
 }
 
-/// Resolves a position. The file's own position in the kernel is changed by no answer that can be
-/// had without it.
-async fn set_position<S: SessionStorage>(
+/// Resolves a position in the drained file.
+async fn seek<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
-    offset: i64,
-    whence: u32,
+    to: SeekFrom,
 ) -> Verdict {
     drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
-    let unsigned = u64::try_from(offset).map_err(|_| Errno::NXIO);
-    let to = match whence {
-        // How far a file may reach its file system says.
-        SEEK_SET => SeekFrom::Start(u64::try_from(offset).map_err(|_| Errno::INVAL)?),
-        SEEK_END => {
-            let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
-            return status.size.checked_add_signed(offset).ok_or(Errno::INVAL);
-        }
-        SEEK_DATA => SeekFrom::Data(unsigned?),
-        SEEK_HOLE => SeekFrom::Hole(unsigned?),
-        _ => return Err(Errno::INVAL),
-    };
     core.storage.seek(&descriptor.file, to).await.map_err(errno)
 }

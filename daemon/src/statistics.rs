@@ -127,12 +127,11 @@ pub(crate) struct Totals {
     pub(crate) lost_errors: u64,
     pub(crate) drains_taken_over: u64,
     /// By number on the wire.
-    requests: [u64; KINDS],
+    requests: [u64; Kind::NUMBERS],
     /// As the clients counted; any value may stand here.
     counters: [u64; COUNTER_COUNT],
 }
 
-const KINDS: usize = Kind::ALL.len() + 1;
 const _: () = assert!(COUNTER_COUNT <= COUNTERS);
 
 impl Totals {
@@ -220,7 +219,7 @@ impl Default for Totals {
             drain_errors: 0,
             lost_errors: 0,
             drains_taken_over: 0,
-            requests: [0; KINDS],
+            requests: [0; Kind::NUMBERS],
             counters: [0; COUNTER_COUNT],
         }
     }
@@ -276,6 +275,13 @@ mod tests {
         assert_eq!(summary.fallbacks, BTreeMap::from([("mapped".to_owned(), 4)]));
         assert!(summary.bytes_undelegated.is_empty());
         assert!(summary.peak_rss_bytes > 0);
+    }
+
+    #[test]
+    fn every_kind_of_request_is_counted() {
+        let mut totals = Totals::default();
+        Kind::ALL.into_iter().for_each(|kind| totals.count(kind));
+        assert_eq!(totals.summary().requests, Kind::ALL.map(|kind| (kind.name().into(), 1)).into());
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn allocate(len: usize) -> Option<NonNull<c_void>> {
 unsafe fn free(memory: NonNull<c_void>) {
     // SAFETY: its head stands before it.
     let pages = unsafe { memory.byte_sub(HEAD_LEN) };
-    // SAFETY: as above.
+    // SAFETY: `allocate` has put a head at the start of these pages.
     let head = unsafe { pages.cast::<Head>().read() };
     // A child has none of it, and perhaps something else there.
     let len = if head.process == process::id() { head.len } else { HEAD_LEN };

@@ -106,7 +106,7 @@ unsafe extern "C" fn kakehi_queue_wait(
     while let Some(completion) = (count < max).then(|| queue.finish(count < at_least)).flatten() {
         // SAFETY: fewer than the `max` that the caller has room for.
         let place = unsafe { completions.add(count as usize) };
-        // SAFETY: as above.
+        // SAFETY: one of the places that the caller gives for completions.
         unsafe { place.write(completion) };
         count += 1;
     }
@@ -144,7 +144,7 @@ unsafe extern "C" fn kakehi_queue_destroy(queue: *mut Queue) -> c_int {
 ///
 /// It is null or a queue that no other thread uses meanwhile.
 unsafe fn enter<'a>(queue: *mut Queue) -> Result<&'a mut Queue, c_int> {
-    // SAFETY: as the caller promises.
+    // SAFETY: null, or a queue that the caller lends to this call.
     let queue = unsafe { queue.as_mut() }.ok_or(libc::EINVAL)?;
     if queue.process == process::id() { Ok(queue) } else { Err(libc::EPERM) }
 }
@@ -181,10 +181,10 @@ impl Queue {
         });
         let result = (!is_started).then(|| {
             let moved = if is_write == 1 {
-                // SAFETY: as the caller promises.
+                // SAFETY: the transfer's memory has `len` bytes to read.
                 unsafe { libc::pwrite(fd, memory, len, offset) }
             } else {
-                // SAFETY: as the caller promises.
+                // SAFETY: the transfer's memory has room for `len` bytes.
                 unsafe { libc::pread(fd, memory, len, offset) }
             };
             if moved < 0 { -i64::from(last()) } else { moved as i64 }
@@ -225,7 +225,7 @@ impl Daemons {
         if !waits && unsafe { (self.calls.is_finished)(self.queue.as_ptr()) } == 0 {
             return None;
         }
-        // SAFETY: as above.
+        // SAFETY: the queue of these calls, which only this thread uses.
         Some(unsafe { (self.calls.finish)(self.queue.as_ptr()) })
     }
 }

@@ -68,7 +68,7 @@ becoming! {
 ///
 /// The arguments are right for the system call.
 pub(crate) unsafe fn become_other(number: c_long, args: [usize; 6]) -> Outcome {
-    // SAFETY: as the caller promises.
+    // SAFETY: ids, or lists of them as the program gave them; no memory but theirs is read.
     let done = unsafe { kernel::call(number, args) };
     became();
     done
@@ -87,7 +87,7 @@ fn became() {
 ///
 /// The arguments are right for the system call.
 pub(crate) unsafe fn filter(number: c_long, args: [usize; 6]) -> Outcome {
-    // SAFETY: as the caller promises.
+    // SAFETY: the program's filter, which the kernel reads; what it forbids is the program's will.
     let call = || unsafe { kernel::call(number, args) };
     if matches!(args, [STRICT | FILTER, ..]) { filtered(call) } else { call() }
 }
@@ -98,7 +98,7 @@ pub(crate) unsafe fn filter(number: c_long, args: [usize; 6]) -> Outcome {
 ///
 /// The arguments are right for the system call.
 pub(crate) unsafe fn restrict(number: c_long, args: [usize; 6]) -> Outcome {
-    // SAFETY: as the caller promises.
+    // SAFETY: two numbers, a rule set's and flags.
     let done = unsafe { kernel::call(number, args) }?;
     if let Some(client) = client() {
         client.confine();

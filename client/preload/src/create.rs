@@ -8,12 +8,72 @@ use crate::{
     bits::number,
     descriptor::{appeared, forget, let_go},
     errno::answer,
+    glibc::Stream,
     interpose::{interpose, next},
-    kernel::{Outcome, blocking, ignore, kernel},
+    kernel::{Outcome, ask, blocking, ignore, kernel},
+    program::Text,
     served::client,
     settle::settle_path,
     streams::made_plain,
 };
+
+interpose! { safe:
+    fn socket|__socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        made(ask!(SYS_socket, domain, kind, protocol))
+    }
+
+    fn eventfd(value: c_uint, flags: c_int) -> c_int {
+        made(ask!(SYS_eventfd2, value, flags))
+    }
+
+    fn epoll_create(size: c_int) -> c_int {
+        if size > 0 {
+            made(ask!(SYS_epoll_create1, 0_i32))
+        } else {
+            crate::descriptor::refuse(client::Errno::INVAL)
+        }
+    }
+
+    fn epoll_create1(flags: c_int) -> c_int {
+        made(ask!(SYS_epoll_create1, flags))
+    }
+
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
+        made(ask!(SYS_timerfd_create, clock, flags))
+    }
+
+    fn inotify_init() -> c_int {
+        made(ask!(SYS_inotify_init1, 0_i32))
+    }
+
+    fn inotify_init1(flags: c_int) -> c_int {
+        made(ask!(SYS_inotify_init1, flags))
+    }
+
+    fn fanotify_init(flags: c_uint, event_flags: c_uint) -> c_int {
+        made(ask!(SYS_fanotify_init, flags, event_flags))
+    }
+
+    fn pidfd_open(process: pid_t, flags: c_uint) -> c_int {
+        made(ask!(SYS_pidfd_open, process, flags))
+    }
+
+    fn memfd_create(name: Text<'_>, flags: c_uint) -> c_int {
+        made(ask!(SYS_memfd_create, name, flags))
+    }
+
+    fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int {
+        if flags & libc::O_TRUNC != 0 {
+            settle_handle(mount, handle);
+        }
+        let opened = ask!(SYS_open_by_handle_at, mount, handle, flags).and_then(number);
+        answer(opened.inspect(|fd| appeared(*fd)))
+    }
+
+    fn open_tree(dir: c_int, path: Text<'_>, flags: c_uint) -> c_int {
+        made(ask!(SYS_open_tree, dir, path, flags))
+    }
+}
 
 interpose! {
     fn pipe|__pipe(ends: *mut c_int) -> c_int {
@@ -22,10 +82,6 @@ interpose! {
 
     fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
         made_two(ends, kernel!(SYS_pipe2, ends, flags))
-    }
-
-    fn socket|__socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-        made(kernel!(SYS_socket, domain, kind, protocol))
     }
 
     fn socketpair(domain: c_int, kind: c_int, protocol: c_int, ends: *mut c_int) -> c_int {
@@ -38,58 +94,6 @@ interpose! {
 
     fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
         made(blocking!(SYS_accept4, fd, address, len, flags))
-    }
-
-    fn eventfd(value: c_uint, flags: c_int) -> c_int {
-        made(kernel!(SYS_eventfd2, value, flags))
-    }
-
-    fn epoll_create(size: c_int) -> c_int {
-        if size > 0 {
-            made(kernel!(SYS_epoll_create1, 0_i32))
-        } else {
-            crate::descriptor::refuse(client::Errno::INVAL)
-        }
-    }
-
-    fn epoll_create1(flags: c_int) -> c_int {
-        made(kernel!(SYS_epoll_create1, flags))
-    }
-
-    fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
-        made(kernel!(SYS_timerfd_create, clock, flags))
-    }
-
-    fn inotify_init() -> c_int {
-        made(kernel!(SYS_inotify_init1, 0_i32))
-    }
-
-    fn inotify_init1(flags: c_int) -> c_int {
-        made(kernel!(SYS_inotify_init1, flags))
-    }
-
-    fn fanotify_init(flags: c_uint, event_flags: c_uint) -> c_int {
-        made(kernel!(SYS_fanotify_init, flags, event_flags))
-    }
-
-    fn pidfd_open(process: pid_t, flags: c_uint) -> c_int {
-        made(kernel!(SYS_pidfd_open, process, flags))
-    }
-
-    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int {
-        made(kernel!(SYS_memfd_create, name, flags))
-    }
-
-    fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int {
-        if flags & libc::O_TRUNC != 0 {
-            settle_handle(mount, handle);
-        }
-        let opened = kernel!(SYS_open_by_handle_at, mount, handle, flags).and_then(number);
-        answer(opened.inspect(|fd| appeared(*fd)))
-    }
-
-    fn open_tree(dir: c_int, path: *const c_char, flags: c_uint) -> c_int {
-        made(kernel!(SYS_open_tree, dir, path, flags))
     }
 
     fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int {
@@ -153,10 +157,10 @@ interpose! {
         next!(closedir(dir => *mut c_void) -> c_int)
     }
 
-    fn tmpfile|tmpfile64() -> *mut libc::FILE {
-        let stream = next!(tmpfile() -> *mut libc::FILE);
+    fn tmpfile|tmpfile64() -> Stream<'static> {
+        let stream = next!(tmpfile() -> Stream<'static>);
         if !stream.is_null() {
-            forget(libc::fileno(stream));
+            forget(stream.number());
         }
         made_plain(stream)
     }
@@ -164,19 +168,13 @@ interpose! {
 
 /// Before a file is truncated by opening it by its handle: what is staged for it goes first, or it
 /// would come back.
-///
-/// # Safety
-///
-/// `handle` is null or a handle.
-unsafe fn settle_handle(mount: c_int, handle: *mut c_void) {
+fn settle_handle(mount: c_int, handle: *mut c_void) {
     let flags = libc::O_PATH | libc::O_CLOEXEC;
-    // SAFETY: as the caller promises.
-    let opened = unsafe { kernel!(SYS_open_by_handle_at, mount, handle, flags) };
+    let opened = ask!(SYS_open_by_handle_at, mount, handle, flags);
     if let (Some(client), Ok(fd)) = (client(), opened.and_then(number)) {
-        // SAFETY: a C string.
-        unsafe { settle_path(client, fd, c"".as_ptr(), libc::AT_EMPTY_PATH) };
-        // SAFETY: nobody else knows the number.
-        ignore(unsafe { kernel!(SYS_close, fd) });
+        settle_path(client, fd, Text::of(c""), libc::AT_EMPTY_PATH);
+        // Nobody else knows the number.
+        ignore(ask!(SYS_close, fd));
     }
 }
 

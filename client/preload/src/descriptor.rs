@@ -10,7 +10,10 @@ use crate::{
     bits::{counted, number, signed, unsigned},
     errno::{answer, set},
     interpose::{interpose, next},
-    kernel::{Outcome, blocking, cancellation_point, ignore, kernel},
+    kernel::{
+        Outcome, ask, ask_blocking, blocking, cancellation_point, descriptor_flags, file_flags,
+        ignore, kernel,
+    },
     lock,
     served::{before_own_table, client, is_programs},
     streams::has_plain,
@@ -66,34 +69,29 @@ interpose! {
 /// Closes a number, and reports what a write behind still owes.
 pub(crate) fn close_number(fd: c_int) -> Outcome {
     let Some(client) = client() else {
-        // SAFETY: no pointers; the number is the program's to close.
-        return unsafe { blocking!(SYS_close, fd) };
+        return ask_blocking!(SYS_close, fd);
     };
     if client.close_unexamined(fd) {
-        // SAFETY: as below.
-        return unsafe { kernel!(SYS_close, fd) };
+        return ask!(SYS_close, fd);
     }
     if client.is_own(fd) {
         return Err(Errno::BADF);
     }
     let owed = client.close(fd);
-    // SAFETY: no pointers; the number is the program's to close.
-    unsafe { kernel!(SYS_close, fd) }.and_then(|closed| owed.map(|()| closed))
+    ask!(SYS_close, fd).and_then(|closed| owed.map(|()| closed))
 }
 
 /// As `dup(2)`.
 fn copy_number(old: c_int) -> Outcome<c_int> {
     is_programs(old)?;
-    // SAFETY: no pointers.
-    number(unsafe { kernel!(SYS_dup, old) }?).inspect(|new| duplicated(old, *new))
+    number(ask!(SYS_dup, old)?).inspect(|new| duplicated(old, *new))
 }
 
 /// As `dup2(2)`: to make a number what it is changes nothing.
 fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
     if old == new {
         is_programs(old)?;
-        // SAFETY: no pointers.
-        return unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }.map(|_| new);
+        return descriptor_flags(old).map(|_| new);
     }
     duplicate(old, new, 0)
 }
@@ -102,23 +100,21 @@ fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
 pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> {
     is_programs(old)?;
     if let Some(client) = client() {
-        // SAFETY: no pointers.
-        unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }?;
+        descriptor_flags(old)?;
         let is_stream = (0..=libc::STDERR_FILENO).contains(&new) || has_plain(new);
         if is_stream && client.is_remote_file(old) {
             client.passable(old)?;
         }
         if client.make_way(new)? {
-            // SAFETY: no pointers; nobody uses the number. A socket is closed whatever this says.
-            ignore(unsafe { kernel!(SYS_close, new) });
+            // Nobody uses the number, and a socket is closed whatever this says.
+            ignore(ask!(SYS_close, new));
         }
         if old != new {
             // As the kernel does: what closing `new` might report is lost.
             ignore(client.close(new));
         }
     }
-    // SAFETY: no pointers; the numbers are the program's.
-    let new = number(unsafe { kernel!(SYS_dup3, old, new, flags) }?)?;
+    let new = number(ask!(SYS_dup3, old, new, flags)?)?;
     duplicated(old, new);
     Ok(new)
 }
@@ -126,12 +122,9 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
 /// As `pidfd_getfd(2)`. What this very process has open is duplicated.
 fn copy_from(process: c_int, old: c_int, flags: c_uint) -> Outcome<c_int> {
     const WHETHER_SAME_FILE: c_int = 0;
-    // SAFETY: no pointers.
-    let new = number(unsafe { kernel!(SYS_pidfd_getfd, process, old, flags) }?)?;
-    // SAFETY: no arguments.
-    let own = unsafe { kernel!(SYS_getpid) }?;
-    // SAFETY: no pointers.
-    match unsafe { kernel!(SYS_kcmp, own, own, WHETHER_SAME_FILE, old, new) } {
+    let new = number(ask!(SYS_pidfd_getfd, process, old, flags)?)?;
+    let own = ask!(SYS_getpid)?;
+    match ask!(SYS_kcmp, own, own, WHETHER_SAME_FILE, old, new) {
         Ok(0) => duplicated(old, new),
         _ => appeared(new),
     }
@@ -182,16 +175,14 @@ fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
     let mut from = first;
     while let Some(own) = client.and_then(|client| client.own_number(from, last)) {
         if from < own {
-            // SAFETY: no pointers; the numbers are the program's to close.
-            unsafe { kernel!(SYS_close_range, from, own - 1, flags) }?;
+            ask!(SYS_close_range, from, own - 1, flags)?;
         }
         if own == last {
             return Ok(0);
         }
         from = own + 1;
     }
-    // SAFETY: as above.
-    unsafe { kernel!(SYS_close_range, from, last, flags) }
+    ask!(SYS_close_range, from, last, flags)
 }
 
 /// `fcntl`, for every command.
@@ -200,10 +191,10 @@ fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
 ///
 /// `argument` is what the command asks for.
 pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outcome<c_int> {
-    // SAFETY: the caller vouches for the argument.
+    // SAFETY: the argument is what the command asks for: `control` was promised so.
     let kernel = || number(unsafe { kernel!(SYS_fcntl, fd, command, argument) }?);
     let Some(client) = client() else {
-        // SAFETY: as above. Waiting for a lock can be cancelled.
+        // SAFETY: as for `kernel` above. Waiting for a lock can be cancelled.
         return number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?);
     };
     is_programs(fd)?;
@@ -231,12 +222,12 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             if matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW) {
                 cancellation_point();
             }
-            // SAFETY: the caller vouches for the argument.
+            // SAFETY: the argument of a command about locks is the address of a `struct flock`.
             if let Some(done) = unsafe { lock::control(client, fd, command, argument) } {
                 return done;
             }
             lock::before(client, fd);
-            // SAFETY: as above. Waiting for a lock can be cancelled.
+            // SAFETY: that address is the kernel's to read. Waiting for a lock can be cancelled.
             let done = unsafe { blocking!(SYS_fcntl, fd, command, argument) }?;
             lock::after();
             number(done)
@@ -298,8 +289,7 @@ pub(crate) fn is_writable(client: &'static Client, fd: c_int) -> bool {
 pub(crate) fn flags_of(client: &'static Client, fd: c_int) -> usize {
     match client.flags(fd) {
         Some(flags) => flags as usize,
-        // SAFETY: no pointers.
-        None => unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFL) }.map_or(0, counted),
+        None => file_flags(fd).map_or(0, counted),
     }
 }
 

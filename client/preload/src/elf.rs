@@ -205,10 +205,10 @@ impl Tables {
     /// These are the tables of a loaded object.
     unsafe fn find(&self, name: &CStr) -> Option<Symbol> {
         if !self.gnu_hash.is_null() {
-            // SAFETY: as the caller promises.
+            // SAFETY: tables of a loaded object, with a `DT_GNU_HASH`.
             unsafe { self.find_by_gnu_hash(name) }
         } else if !self.hash.is_null() {
-            // SAFETY: as the caller promises.
+            // SAFETY: tables of a loaded object, with a `DT_HASH`.
             unsafe { self.find_by_hash(name) }
         } else {
             None
@@ -261,7 +261,7 @@ impl Tables {
     ///
     /// As [`find`](Self::find), and there is such a symbol.
     unsafe fn matching(&self, index: usize, name: &CStr) -> Option<Symbol> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the table has a symbol of that index.
         let symbol = unsafe { self.symbols.wrapping_add(index).read() };
         if symbol.section == UNDEFINED || symbol.value == 0 {
             return None;
@@ -274,7 +274,7 @@ impl Tables {
             }
         }
         let found = self.names.wrapping_add(symbol.name as usize);
-        // SAFETY: a C string.
+        // SAFETY: a name in the table of names, which ends with a NUL.
         (unsafe { CStr::from_ptr(found) } == name).then_some(symbol)
     }
 }

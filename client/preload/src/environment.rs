@@ -14,7 +14,7 @@ use core::{
 use client::Client;
 use libc::c_char;
 
-use crate::served::{client, text};
+use crate::{program::Text, served::client};
 
 /// Bytes of the variables that are kept.
 const ROOM: usize = 16 << 10;
@@ -47,7 +47,7 @@ pub(crate) unsafe fn lines<'a>(variables: Strings) -> impl Iterator<Item = &'a C
         // SAFETY: the end of the array was not passed.
         let line = unsafe { next.read() };
         // SAFETY: the array's elements are C strings.
-        let line = unsafe { text(line) }?;
+        let line = unsafe { Text::new(line) }.get()?;
         // SAFETY: the element just read was not the last.
         next = unsafe { next.add(1) };
         Some(line)
@@ -74,7 +74,7 @@ pub(crate) fn keep() {
 pub(crate) unsafe fn with_ours<T>(variables: Strings, start: impl FnOnce(Strings) -> T) -> T {
     let mut joined = [ptr::null(); VARIABLES];
     let needs_them = client().is_some_and(Client::has_remote);
-    // SAFETY: as the caller promises.
+    // SAFETY: `with_ours` asks for the same list as `join`.
     if needs_them && unsafe { join(variables, &mut joined) }.is_some() {
         return start(joined.as_ptr());
     }
@@ -89,7 +89,7 @@ pub(crate) unsafe fn with_ours<T>(variables: Strings, start: impl FnOnce(Strings
 unsafe fn join(variables: Strings, joined: &mut [*const c_char; VARIABLES]) -> Option<()> {
     // The last stays null.
     let mut places = joined.iter_mut().take(VARIABLES - 1);
-    // SAFETY: as the caller promises.
+    // SAFETY: `join` asks for the same list as `lines`.
     for line in unsafe { lines(variables) } {
         if is_ours(line.to_bytes()) {
             return None;

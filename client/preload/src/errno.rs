@@ -100,16 +100,17 @@ pub(crate) fn code(outcome: Outcome) -> c_int {
 
 /// Sets the calling thread's `errno`.
 pub(crate) fn set(errno: Errno) {
-    // SAFETY: libc's own accessor; it has no preconditions.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: the calling thread's `errno`, which nobody else touches.
-    unsafe { place.write(errno.raw_os_error()) };
+    // SAFETY: the place is this thread's alone, and a number may always be put there.
+    unsafe { place().write(errno.raw_os_error()) };
 }
 
 /// The calling thread's `errno`.
 pub(crate) fn last() -> Errno {
-    // SAFETY: libc's own accessor; it has no preconditions.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: the calling thread's `errno`, which nobody else touches.
-    Errno::from_raw_os_error(unsafe { place.read() })
+    // SAFETY: the place is this thread's alone, and always has a number.
+    Errno::from_raw_os_error(unsafe { place().read() })
+}
+
+fn place() -> *mut c_int {
+    // SAFETY: the function takes nothing, and may be called in any state of the thread.
+    unsafe { libc::__errno_location() }
 }

@@ -12,19 +12,45 @@ use crate::{
     descriptor::forget,
     errno::{answer, set},
     interpose::{interpose, next},
-    kernel::{Outcome, kernel},
+    kernel::{Outcome, ask, kernel},
     paths::remote,
-    served::{before_own_table, client, text},
+    program::{Place, Text},
+    served::{before_own_table, client},
     sync::is_placeholder,
 };
 
 /// Room for names, bytes, of which the kernel counts no more in one call.
 const LISTED_MAX: usize = c_int::MAX as usize;
 
+interpose! { safe:
+    fn chdir(path: Text<'_>) -> c_int {
+        answer(viewable(AT_FDCWD, path).and_then(|()| ask!(SYS_chdir, path)))
+    }
+
+    fn chroot(path: Text<'_>) -> c_int {
+        let done = ask!(SYS_chroot, path);
+        if let (Ok(_), Some(client)) = (done, client()) {
+            client.change_root();
+        }
+        answer(done)
+    }
+
+    fn unshare(what: c_int) -> c_int {
+        if what & libc::CLONE_FILES != 0 {
+            before_own_table();
+        }
+        with_other_names(ask!(SYS_unshare, what))
+    }
+
+    fn setns(of: c_int, what: c_int) -> c_int {
+        with_other_names(ask!(SYS_setns, of, what))
+    }
+}
+
 interpose! {
-    fn opendir(path: *const c_char) -> *mut c_void {
+    fn opendir(path: Text<'_>) -> *mut c_void {
         match viewable(AT_FDCWD, path) {
-            Ok(()) => next!(opendir(path => *const c_char) -> *mut c_void),
+            Ok(()) => next!(opendir(path => Text<'_>) -> *mut c_void),
             Err(errno) => {
                 set(errno);
                 core::ptr::null_mut()
@@ -42,19 +68,19 @@ interpose! {
     }
 
     fn scandir|scandir64(
-        path: *const c_char, list: *mut c_void, filter: *const c_void, compare: *const c_void,
+        path: Text<'_>, list: *mut c_void, filter: *const c_void, compare: *const c_void,
     ) -> c_int {
         scandirat(AT_FDCWD, path, list, filter, compare)
     }
 
     fn scandirat|scandirat64(
-        dir: c_int, path: *const c_char, list: *mut c_void, filter: *const c_void,
+        dir: c_int, path: Text<'_>, list: *mut c_void, filter: *const c_void,
         compare: *const c_void,
     ) -> c_int {
         match viewable(dir, path) {
             Ok(()) => next!(
                 scandirat(
-                    dir => c_int, path => *const c_char, list => *mut c_void,
+                    dir => c_int, path => Text<'_>, list => *mut c_void,
                     filter => *const c_void, compare => *const c_void,
                 ) -> c_int
             ),
@@ -62,36 +88,13 @@ interpose! {
         }
     }
 
-    fn chdir(path: *const c_char) -> c_int {
-        answer(viewable(AT_FDCWD, path).and_then(|()| kernel!(SYS_chdir, path)))
-    }
-
-    fn chroot(path: *const c_char) -> c_int {
-        let done = kernel!(SYS_chroot, path);
-        if let (Ok(_), Some(client)) = (done, client()) {
-            client.change_root();
-        }
-        answer(done)
-    }
-
-    fn unshare(what: c_int) -> c_int {
-        if what & libc::CLONE_FILES != 0 {
-            before_own_table();
-        }
-        with_other_names(kernel!(SYS_unshare, what))
-    }
-
-    fn setns(of: c_int, what: c_int) -> c_int {
-        with_other_names(kernel!(SYS_setns, of, what))
-    }
-
-    fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
-        if let Some((client, name)) = client().zip(text(path)) {
+    fn realpath(path: Text<'_>, resolved: *mut c_char) -> *mut c_char {
+        if let Some((client, name)) = client().zip(path.get()) {
             client.leave_number(name);
         }
         match viewable(AT_FDCWD, path) {
             Ok(()) => next!(
-                realpath(path => *const c_char, resolved => *mut c_char) -> *mut c_char
+                realpath(path => Text<'_>, resolved => *mut c_char) -> *mut c_char
             ),
             Err(errno) => {
                 set(errno);
@@ -101,50 +104,50 @@ interpose! {
     }
 
     fn __realpath_chk(
-        path: *const c_char, resolved: *mut c_char, _room: size_t,
+        path: Text<'_>, resolved: *mut c_char, _room: size_t,
     ) -> *mut c_char {
         realpath(path, resolved)
     }
 
-    fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+    fn canonicalize_file_name(path: Text<'_>) -> *mut c_char {
         realpath(path, core::ptr::null_mut())
     }
 
-    fn statfs|statfs64(path: *const c_char, out: *mut libc::statfs) -> c_int {
+    fn statfs|statfs64(path: Text<'_>, out: Place<'_, libc::statfs>) -> c_int {
         match file_system(path) {
             None => answer(kernel!(SYS_statfs, path, out)),
-            Some(found) => answer(found.map(|found| out.write(plain(found)))),
+            Some(found) => answer(found.and_then(|found| out.put(plain(found)))),
         }
     }
 
-    fn fstatfs|fstatfs64(fd: c_int, out: *mut libc::statfs) -> c_int {
+    fn fstatfs|fstatfs64(fd: c_int, out: Place<'_, libc::statfs>) -> c_int {
         match client().and_then(|client| client.file_system_of(fd)) {
             None => answer(kernel!(SYS_fstatfs, fd, out)),
-            Some(found) => answer(found.map(|found| out.write(plain(found)))),
+            Some(found) => answer(found.and_then(|found| out.put(plain(found)))),
         }
     }
 
-    fn pathconf(path: *const c_char, what: c_int) -> c_long {
+    fn pathconf(path: Text<'_>, what: c_int) -> c_long {
         match file_system(path) {
-            None => next!(pathconf(path => *const c_char, what => c_int) -> c_long),
+            None => next!(pathconf(path => Text<'_>, what => c_int) -> c_long),
             Some(Err(errno)) => answer(Err::<isize, _>(errno)),
             Some(Ok(found)) if what == libc::_PC_NAME_MAX => word(found.name_len_max),
             // The rest is what every file system of Linux has.
-            Some(Ok(_)) => next!(pathconf(c"/".as_ptr() => *const c_char, what => c_int) -> c_long),
+            Some(Ok(_)) => next!(pathconf(Text::of(c"/") => Text<'_>, what => c_int) -> c_long),
         }
     }
 
-    fn statvfs|statvfs64(path: *const c_char, out: *mut libc::statvfs) -> c_int {
+    fn statvfs|statvfs64(path: Text<'_>, out: Place<'_, libc::statvfs>) -> c_int {
         match file_system(path) {
-            None => next!(statvfs(path => *const c_char, out => *mut libc::statvfs) -> c_int),
-            Some(found) => answer(found.map(|found| out.write(virtual_plain(found)))),
+            None => next!(statvfs(path => Text<'_>, out => Place<'_, libc::statvfs>) -> c_int),
+            Some(found) => answer(found.and_then(|found| out.put(virtual_plain(found)))),
         }
     }
 
-    fn fstatvfs|fstatvfs64(fd: c_int, out: *mut libc::statvfs) -> c_int {
+    fn fstatvfs|fstatvfs64(fd: c_int, out: Place<'_, libc::statvfs>) -> c_int {
         match client().and_then(|client| client.file_system_of(fd)) {
-            None => next!(fstatvfs(fd => c_int, out => *mut libc::statvfs) -> c_int),
-            Some(found) => answer(found.map(|found| out.write(virtual_plain(found)))),
+            None => next!(fstatvfs(fd => c_int, out => Place<'_, libc::statvfs>) -> c_int),
+            Some(found) => answer(found.and_then(|found| out.put(virtual_plain(found)))),
         }
     }
 }
@@ -158,26 +161,16 @@ pub(crate) fn list(fd: c_int, ask: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 /// Before libc or the kernel takes a name by itself.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn viewable(dir: c_int, path: *const c_char) -> Outcome<()> {
-    // SAFETY: as the caller promises.
-    match client().zip(unsafe { text(path) }) {
+fn viewable(dir: c_int, path: Text<'_>) -> Outcome<()> {
+    match client().zip(path.get()) {
         Some((client, name)) => client.viewable(dir, name),
         None => Ok(()),
     }
 }
 
 /// Returns the server's description of its file system; `None` when the name is not remote.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn file_system(path: *const c_char) -> Option<Outcome<FileSystem>> {
-    // SAFETY: as the caller promises.
-    let (client, name) = unsafe { remote(AT_FDCWD, path) }?;
+fn file_system(path: Text<'_>) -> Option<Outcome<FileSystem>> {
+    let (client, name) = remote(AT_FDCWD, path)?;
     client.file_system(AT_FDCWD, name)
 }
 

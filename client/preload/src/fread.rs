@@ -4,77 +4,68 @@
 //! callbacks reads all by its buffer, and what has seen the end once says so until it is told
 //! otherwise.
 
-use libc::{FILE, c_int, c_void, size_t};
+use libc::{c_void, size_t};
 
 use crate::{
     cookie,
+    glibc::Stream,
     interpose::{interpose, next},
 };
 
 interpose! {
     fn fread|_IO_fread(
-        data: *mut c_void, size: size_t, count: size_t, stream: *mut FILE,
+        data: *mut c_void, size: size_t, count: size_t, stream: Stream<'_>,
     ) -> size_t {
         reading(stream, size.saturating_mul(count), || next!(
             fread(
-                data => *mut c_void, size => size_t, count => size_t, stream => *mut FILE,
+                data => *mut c_void, size => size_t, count => size_t, stream => Stream<'_>,
             ) -> size_t
         ))
     }
 
     fn fread_unlocked(
-        data: *mut c_void, size: size_t, count: size_t, stream: *mut FILE,
+        data: *mut c_void, size: size_t, count: size_t, stream: Stream<'_>,
     ) -> size_t {
         reading(stream, size.saturating_mul(count), || next!(
             fread_unlocked(
-                data => *mut c_void, size => size_t, count => size_t, stream => *mut FILE,
+                data => *mut c_void, size => size_t, count => size_t, stream => Stream<'_>,
             ) -> size_t
         ))
     }
 
     fn __fread_chk(
-        data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: *mut FILE,
+        data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: Stream<'_>,
     ) -> size_t {
         reading(stream, size.saturating_mul(count), || next!(
             __fread_chk(
                 data => *mut c_void, room => size_t, size => size_t, count => size_t,
-                stream => *mut FILE,
+                stream => Stream<'_>,
             ) -> size_t
         ))
     }
 
     fn __fread_unlocked_chk(
-        data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: *mut FILE,
+        data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: Stream<'_>,
     ) -> size_t {
         reading(stream, size.saturating_mul(count), || next!(
             __fread_unlocked_chk(
                 data => *mut c_void, room => size_t, size => size_t, count => size_t,
-                stream => *mut FILE,
+                stream => Stream<'_>,
             ) -> size_t
         ))
     }
 }
 
-unsafe extern "C" {
-    fn feof_unlocked(stream: *mut FILE) -> c_int;
-}
-
-/// Reads `len` bytes from a stream by libc's function.
-///
-/// # Safety
-///
-/// The stream is open, if there is anything to read.
+/// Reads `len` bytes from a stream by libc's function. Of nothing, there may be no stream.
 #[inline]
-unsafe fn reading(stream: *mut FILE, len: usize, read: impl FnOnce() -> size_t) -> size_t {
-    // SAFETY: as the caller promises. Of nothing, there may be no stream.
-    if len == 0 || unsafe { feof_unlocked(stream) } == 0 {
+fn reading(stream: Stream<'_>, len: usize, read: impl FnOnce() -> size_t) -> size_t {
+    if len == 0 || !stream.has_ended() {
         return read();
     }
-    // SAFETY: as the caller promises.
-    let looks_again = unsafe { cookie::forget_end(stream, len) };
+    let looks_again = cookie::forget_end(stream, len);
     let count = read();
     if looks_again {
-        // SAFETY: as the caller promises; the stream is ours.
+        // SAFETY: only a stream of ours looks again.
         unsafe { cookie::remember_end(stream) };
     }
     count

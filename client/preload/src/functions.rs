@@ -8,10 +8,10 @@
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
-use libc::{c_int, c_long};
+use libc::c_long;
 
 use crate::{
-    argument::Argument,
+    argument::{Argument, number as number_in},
     asynchronous, attributes, clone, confine, create,
     errno::{Value, answer, last},
     extended,
@@ -71,8 +71,8 @@ fn answered(value: impl Value) -> Outcome {
 /// The arguments are right for the system call.
 unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
     let [a, b, c, d, ..] = args;
-    let fd = c_int::of(a);
-    // SAFETY: as the caller promises.
+    let fd = number_in(a);
+    // SAFETY: each takes the program's own arguments, which are right for its call.
     unsafe {
         match number {
             libc::SYS_clone | libc::SYS_clone3 if clone::is_fork(number, args) => {
@@ -81,16 +81,18 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             // A child of `vfork` would change this process's tables.
             #[cfg(target_arch = "x86_64")]
             libc::SYS_fork | libc::SYS_vfork => clone::fork(libc::SYS_fork, args),
-            libc::SYS_openat2 => open::open_how(fd, pointer(b), pointer(c), d).map(Value::value),
+            libc::SYS_openat2 => {
+                open::open_how(fd, Argument::of(b), Argument::of(c), d).map(Value::value)
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_getdents => crate::folders::list(fd, || kernel::call(number, args)),
             libc::SYS_fadvise64 => {
                 sync::advise(fd, Argument::of(b), Argument::of(c), Argument::of(d))
             }
             // Without a name it is about the descriptor.
-            libc::SYS_utimensat if b == 0 => answered(attributes::futimens(fd, pointer(c))),
-            paths::SYS_fchmodat2 => {
-                answered(paths::fchmodat(fd, pointer(b), Argument::of(c), Argument::of(d)))
+            libc::SYS_utimensat if b == 0 => answered(attributes::futimens(fd, Argument::of(c))),
+            kernel::SYS_fchmodat2 => {
+                answered(paths::fchmodat(fd, Argument::of(b), Argument::of(c), Argument::of(d)))
             }
             libc::SYS_umask => answered(c_long::from(limit::umask(Argument::of(a)))),
             libc::SYS_setuid
@@ -104,7 +106,7 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             | libc::SYS_setfsgid
             | libc::SYS_capset => confine::become_other(number, args),
             number if extended::AT_NUMBERS.contains(&number) => {
-                extended::at(number, args, fd, pointer(b), Argument::of(c))
+                extended::at(number, args, fd, Argument::of(b), Argument::of(c))
             }
             libc::SYS_signalfd4 => answered(create::made(kernel::call(number, args))),
             #[cfg(target_arch = "x86_64")]

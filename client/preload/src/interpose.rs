@@ -10,7 +10,8 @@ use crate::elf;
 
 /// Defines C functions that stand before libc's; names joined by `|` are one function's.
 ///
-/// After `safe:` come functions that no argument can make touch memory.
+/// After `safe:` come functions whose arguments' types say all that C promises of them: see
+/// [`program`](crate::program).
 ///
 /// Functions that C declares with `...` are defined with a fixed number of arguments: on x86-64 and
 /// AArch64 Linux both kinds are passed alike, in registers.

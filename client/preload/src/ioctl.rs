@@ -44,7 +44,7 @@ interpose! {
 /// `argument` is what the request asks for.
 unsafe fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
     let client = client().filter(|_| matches!(request, libc::FICLONE | libc::FICLONERANGE))?;
-    // SAFETY: as the caller promises.
+    // SAFETY: the argument of a request to clone, as the program gave it.
     let mut files = unsafe { others(client, fd, request, argument) }.chain([fd]);
     files.any(|fd| client.is_remote_file(fd)).then_some(Errno::OPNOTSUPP)
 }
@@ -59,7 +59,7 @@ unsafe fn of_placeholder(fd: c_int, request: c_ulong, argument: usize) -> Option
     match request {
         libc::FIOCLEX | libc::FIONCLEX => {
             let flag = if request == libc::FIOCLEX { libc::FD_CLOEXEC } else { 0 };
-            // SAFETY: no pointers.
+            // SAFETY: `F_SETFD` takes a number, which is no address.
             let done = unsafe { control(fd, libc::F_SETFD, unsigned(flag) as usize) };
             Some(done.map(|_| 0))
         }
@@ -104,7 +104,7 @@ unsafe fn before(fd: c_int, request: c_ulong, argument: usize) {
     }
     client.drain(fd);
     position::publish(client, fd);
-    // SAFETY: as the caller promises.
+    // SAFETY: the argument of any request, as the program gave it.
     unsafe { others(client, fd, request, argument) }.for_each(|other| client.drain(other));
 }
 

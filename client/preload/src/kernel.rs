@@ -31,7 +31,129 @@ macro_rules! blocking {
     };
 }
 
-pub(crate) use {blocking, kernel};
+/// As [`kernel`], of a call that is safe whatever its arguments are: another does not compile.
+macro_rules! ask {
+    ($name:ident $(, $arg:expr)* $(,)?) => {{
+        const CALL: $crate::kernel::Harmless = $crate::kernel::Harmless::new(libc::$name);
+        $crate::kernel::call_harmless(CALL, [$($crate::kernel::Word::word($arg)),*])
+    }};
+}
+
+/// As [`ask`], and a point where `pthread_cancel` ends the thread, even while it waits. What is
+/// locked above it would stay so.
+macro_rules! ask_blocking {
+    ($name:ident $(, $arg:expr)* $(,)?) => {{
+        const CALL: $crate::kernel::Harmless = $crate::kernel::Harmless::new(libc::$name);
+        $crate::kernel::wait_harmless(CALL, [$($crate::kernel::Word::word($arg)),*])
+    }};
+}
+
+pub(crate) use {ask, ask_blocking, blocking, kernel};
+
+/// The number of a system call that writes to no memory of the process, and maps none. What it
+/// reads there the kernel copies, and a bad address is `EFAULT`.
+#[derive(Clone, Copy)]
+pub(crate) struct Harmless(c_long);
+
+impl Harmless {
+    pub(crate) const fn new(number: c_long) -> Self {
+        assert!(Self::is_harmless(number), "the call may write to memory");
+        Self(number)
+    }
+
+    const fn is_harmless(number: c_long) -> bool {
+        Self::is_of_numbers(number) || Self::is_of_names(number) || Self::is_of_bytes(number)
+    }
+
+    /// Calls that take numbers alone.
+    const fn is_of_numbers(number: c_long) -> bool {
+        matches!(
+            number,
+            libc::SYS_close
+                | libc::SYS_close_range
+                | libc::SYS_dup
+                | libc::SYS_dup3
+                | libc::SYS_epoll_create1
+                | libc::SYS_eventfd2
+                | libc::SYS_fadvise64
+                | libc::SYS_fallocate
+                | libc::SYS_fanotify_init
+                | libc::SYS_fchmod
+                | libc::SYS_fchown
+                | libc::SYS_fdatasync
+                | libc::SYS_flock
+                | libc::SYS_fsync
+                | libc::SYS_ftruncate
+                | libc::SYS_getpid
+                | libc::SYS_gettid
+                | libc::SYS_inotify_init1
+                | libc::SYS_kcmp
+                | libc::SYS_lseek
+                | libc::SYS_pidfd_getfd
+                | libc::SYS_pidfd_open
+                | libc::SYS_readahead
+                | libc::SYS_setns
+                | libc::SYS_socket
+                | libc::SYS_sync
+                | libc::SYS_sync_file_range
+                | libc::SYS_syncfs
+                | libc::SYS_tee
+                | libc::SYS_timerfd_create
+                | libc::SYS_unshare
+        )
+    }
+
+    /// Calls that read names, and small structures beside them.
+    const fn is_of_names(number: c_long) -> bool {
+        matches!(
+            number,
+            libc::SYS_bind
+                | libc::SYS_chdir
+                | libc::SYS_chroot
+                | libc::SYS_epoll_ctl
+                | libc::SYS_faccessat
+                | libc::SYS_faccessat2
+                | libc::SYS_fchmodat
+                | libc::SYS_fchownat
+                | libc::SYS_fremovexattr
+                | libc::SYS_inotify_add_watch
+                | libc::SYS_linkat
+                | libc::SYS_lremovexattr
+                | libc::SYS_memfd_create
+                | libc::SYS_mkdirat
+                | libc::SYS_mknodat
+                | libc::SYS_open_by_handle_at
+                | libc::SYS_open_tree
+                | libc::SYS_openat
+                | libc::SYS_openat2
+                | libc::SYS_removexattr
+                | libc::SYS_renameat2
+                | libc::SYS_symlinkat
+                | libc::SYS_truncate
+                | libc::SYS_unlinkat
+                | libc::SYS_utimensat
+        ) || number == SYS_fchmodat2
+    }
+
+    /// Calls that read bytes.
+    const fn is_of_bytes(number: c_long) -> bool {
+        matches!(
+            number,
+            libc::SYS_fsetxattr
+                | libc::SYS_lsetxattr
+                | libc::SYS_pwrite64
+                | libc::SYS_pwritev
+                | libc::SYS_pwritev2
+                | libc::SYS_setxattr
+                | libc::SYS_write
+                | libc::SYS_writev
+        )
+    }
+}
+
+/// One of the younger calls, which have one number everywhere.
+#[expect(non_upper_case_globals, reason = "as libc names those that it knows")]
+pub(crate) const SYS_fchmodat2: c_long = 452;
 
 /// An argument of a system call, widened as C does.
 pub(crate) trait Word: Copy {
@@ -109,8 +231,34 @@ pub(crate) fn ignore<T>(_outcome: Outcome<T>) {}
 pub(crate) unsafe fn call<const N: usize>(number: c_long, args: [usize; N]) -> Outcome {
     let mut six = [0; 6];
     six.iter_mut().zip(args).for_each(|(register, arg)| *register = arg);
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: the registers hold what `call` was promised, and zeros.
     outcome(unsafe { trap(number, six) })
+}
+
+/// Makes a system call that is safe whatever its arguments are.
+#[inline]
+pub(crate) fn call_harmless<const N: usize>(number: Harmless, args: [usize; N]) -> Outcome {
+    // SAFETY: the call writes nowhere, and the kernel checks where it reads: see `Harmless`.
+    unsafe { call(number.0, args) }
+}
+
+/// As [`call_harmless`]; the thread can be cancelled meanwhile.
+#[inline]
+pub(crate) fn wait_harmless<const N: usize>(number: Harmless, args: [usize; N]) -> Outcome {
+    // SAFETY: a harmless call, as above; who is cancelled here leaves no memory half written.
+    unsafe { wait(number.0, args) }
+}
+
+/// The flags of a descriptor itself, `FD_*`.
+pub(crate) fn descriptor_flags(fd: c_int) -> Outcome {
+    // SAFETY: the command takes no argument, and its answer is the value.
+    unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFD) }
+}
+
+/// The flags of an open file, `O_*`.
+pub(crate) fn file_flags(fd: c_int) -> Outcome {
+    // SAFETY: the command takes no argument, and its answer is the value.
+    unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFL) }
 }
 
 /// Decodes the kernel's return register.
@@ -152,10 +300,10 @@ pub(crate) unsafe fn wait<const N: usize>(number: c_long, args: [usize; N]) -> O
     if is_alone() {
         // Nobody else can cancel it meanwhile. What it asked of itself is done before, as in libc.
         cancellation_point();
-        // SAFETY: the caller vouches for the arguments.
+        // SAFETY: `wait` was promised what `call` asks for.
         return unsafe { call(number, args) };
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: this is another half of `wait`, with the same arguments.
     unsafe { wait_among_threads(number, args) }
 }
 
@@ -173,7 +321,7 @@ unsafe fn wait_among_threads<const N: usize>(number: c_long, args: [usize; N]) -
     let mut old = 0;
     // SAFETY: `old` is ours. Until the next call nothing runs that cancelling could leave undone.
     unsafe { pthread_setcanceltype(ASYNCHRONOUS, &raw mut old) };
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: `wait` was promised what `call` asks for, and that nothing here needs a destructor.
     let outcome = unsafe { call(number, args) };
     // SAFETY: puts back what the first call found.
     unsafe { pthread_setcanceltype(old, ptr::null_mut()) };

@@ -9,7 +9,7 @@ use crate::{
     bits::unsigned,
     errno::answer,
     interpose::{interpose, next},
-    kernel::{Outcome, blocking},
+    kernel::{Outcome, ask_blocking},
     position,
     served::client,
     signals::Held,
@@ -40,8 +40,7 @@ interpose! {
 /// As `flock(2)`.
 fn whole(fd: c_int, operation: c_int) -> Outcome {
     let Some(client) = client() else {
-        // SAFETY: no pointers.
-        return unsafe { blocking!(SYS_flock, fd, operation) };
+        return ask_blocking!(SYS_flock, fd, operation);
     };
     let kind = match operation & !libc::LOCK_NB {
         libc::LOCK_SH => Some(LockKind::Shared),
@@ -55,8 +54,7 @@ fn whole(fd: c_int, operation: c_int) -> Outcome {
         Some(done) => done.map(|()| 0),
         None => {
             before(client, fd);
-            // SAFETY: no pointers.
-            unsafe { blocking!(SYS_flock, fd, operation) }.inspect(|_| after())
+            ask_blocking!(SYS_flock, fd, operation).inspect(|_| after())
         }
     }
 }
@@ -91,16 +89,13 @@ pub(crate) unsafe fn control(
     if !client.is_remote_file(fd) {
         return None;
     }
-    let place = core::ptr::with_exposed_provenance_mut::<libc::flock>(argument);
-    if place.is_null() {
-        return Some(Err(Errno::FAULT));
-    }
-    // SAFETY: the caller promises a `struct flock` there.
-    let mut lock = unsafe { place.read() };
-    let outcome = about(client, fd, command, &mut lock)?;
+    let address = core::ptr::with_exposed_provenance_mut::<libc::flock>(argument);
+    // SAFETY: null, or a `struct flock` that the program lends to this call alone.
+    let Some(lock) = (unsafe { address.as_mut() }) else { return Some(Err(Errno::FAULT)) };
+    let mut told = *lock;
+    let outcome = about(client, fd, command, &mut told)?;
     if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) && outcome.is_ok() {
-        // SAFETY: as above.
-        unsafe { place.write(lock) };
+        *lock = told;
     }
     Some(outcome.map(|()| 0))
 }

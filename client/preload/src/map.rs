@@ -5,7 +5,7 @@ use libc::{c_int, c_void, off_t, size_t};
 use rustix::fd::{AsRawFd, OwnedFd};
 
 use crate::{
-    argument::Argument as _,
+    argument::number,
     bits::signed,
     descriptor::is_writable,
     errno::set,
@@ -41,8 +41,8 @@ interpose! {
 /// The arguments are right for the system call.
 pub(crate) unsafe fn call(args: [usize; 6]) -> Outcome {
     let [hint, len, protection, flags, fd, at] = args;
-    let (protection, flags, fd) = (c_int::of(protection), c_int::of(flags), c_int::of(fd));
-    // SAFETY: as the caller promises.
+    let (protection, flags, fd) = (number(protection), number(flags), number(fd));
+    // SAFETY: the program's own mapping, of another number for the same file at most.
     let call = |fd| unsafe { kernel!(SYS_mmap, hint, len, protection, flags, fd, at) };
     with_content(fd, protection, flags, call)?
 }

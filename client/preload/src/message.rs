@@ -61,7 +61,7 @@ unsafe fn each_message(messages: *const mmsghdr, count: c_uint, then: fn(c_int))
         let message = unsafe { messages.add(index) };
         // SAFETY: one of them.
         let header = unsafe { &raw const (*message).msg_hdr };
-        // SAFETY: as the caller promises.
+        // SAFETY: the header of one of the messages that the caller promises.
         unsafe { each_passed(header, then) };
     }
 }
@@ -79,7 +79,7 @@ unsafe fn each_passed(message: *const msghdr, then: fn(c_int)) {
     // SAFETY: a message, as the caller promises.
     let msghdr { msg_control, msg_controllen, .. } = unsafe { message.read() };
     let end = msg_control.word().saturating_add(msg_controllen);
-    // SAFETY: as above.
+    // SAFETY: a message whose control part is null, or as long as it says.
     let mut part = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !part.is_null() {
         // SAFETY: inside the control part, or null, which the loop has excluded.

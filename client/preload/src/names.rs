@@ -4,214 +4,197 @@
 //! whoever finds it gone finds what was written before; and once there is one, nothing counts any
 //! more that was read ahead before.
 
-use core::mem::{MaybeUninit, offset_of};
+use core::{
+    ffi::{CStr, c_void},
+    mem::offset_of,
+};
 
 use client::{Errno, Name, Reason};
 use libc::{
-    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint,
-    dev_t, mode_t, sa_family_t, sockaddr, sockaddr_un, socklen_t,
+    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_int, c_uint, dev_t,
+    mode_t, sa_family_t, sockaddr_un, socklen_t,
 };
 
 use crate::{
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, kernel},
+    kernel::{Outcome, ask},
     lock::after,
     paths::remote,
-    served::{client, text},
+    program::{Data, Given, Text},
+    served::client,
     sync::drain_all,
 };
 
-interpose! {
-    fn unlink(path: *const c_char) -> c_int {
+interpose! { safe:
+    fn unlink(path: Text<'_>) -> c_int {
         answer(remove_at(AT_FDCWD, path, 0))
     }
 
-    fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    fn unlinkat(dir: c_int, path: Text<'_>, flags: c_int) -> c_int {
         answer(remove_at(dir, path, flags))
     }
 
-    fn rmdir(path: *const c_char) -> c_int {
+    fn rmdir(path: Text<'_>) -> c_int {
         answer(remove_at(AT_FDCWD, path, AT_REMOVEDIR))
     }
 
-    fn remove(path: *const c_char) -> c_int {
+    fn remove(path: Text<'_>) -> c_int {
         match remove_at(AT_FDCWD, path, 0) {
             Err(Errno::ISDIR) => answer(remove_at(AT_FDCWD, path, AT_REMOVEDIR)),
             outcome => answer(outcome),
         }
     }
 
-    fn mkdir(path: *const c_char, mode: c_uint) -> c_int {
+    fn mkdir(path: Text<'_>, mode: c_uint) -> c_int {
         answer(make_dir_at(AT_FDCWD, path, mode))
     }
 
-    fn mkdirat(dir: c_int, path: *const c_char, mode: c_uint) -> c_int {
+    fn mkdirat(dir: c_int, path: Text<'_>, mode: c_uint) -> c_int {
         answer(make_dir_at(dir, path, mode))
     }
 
-    fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+    fn mknod(path: Text<'_>, mode: mode_t, device: dev_t) -> c_int {
         answer(make_at(AT_FDCWD, path, mode, device))
     }
 
-    fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+    fn mknodat(dir: c_int, path: Text<'_>, mode: mode_t, device: dev_t) -> c_int {
         answer(make_at(dir, path, mode, device))
     }
 
-    fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
+    fn mkfifo(path: Text<'_>, mode: mode_t) -> c_int {
         answer(make_at(AT_FDCWD, path, mode | libc::S_IFIFO, 0))
     }
 
-    fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
+    fn mkfifoat(dir: c_int, path: Text<'_>, mode: mode_t) -> c_int {
         answer(make_at(dir, path, mode | libc::S_IFIFO, 0))
     }
 
-    fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-        answer(bind_to(fd, address, len))
-    }
-
     fn __xmknod(
-        _version: c_int, path: *const c_char, mode: mode_t, device: *const dev_t,
+        _version: c_int, path: Text<'_>, mode: mode_t, device: Given<'_, dev_t>,
     ) -> c_int {
-        answer(make_at(AT_FDCWD, path, mode, device.read()))
+        answer(make_device_at(AT_FDCWD, path, mode, device))
     }
 
     fn __xmknodat(
-        _version: c_int, dir: c_int, path: *const c_char, mode: mode_t, device: *const dev_t,
+        _version: c_int, dir: c_int, path: Text<'_>, mode: mode_t, device: Given<'_, dev_t>,
     ) -> c_int {
-        answer(make_at(dir, path, mode, device.read()))
+        answer(make_device_at(dir, path, mode, device))
     }
 
-    fn rename(from: *const c_char, to: *const c_char) -> c_int {
-        answer(rename_at(given(AT_FDCWD, from), given(AT_FDCWD, to), 0))
+    fn rename(from: Text<'_>, to: Text<'_>) -> c_int {
+        answer(rename_at(place(AT_FDCWD, from), place(AT_FDCWD, to), 0))
     }
 
     fn renameat(
-        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
+        from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>,
     ) -> c_int {
-        answer(rename_at(given(from_dir, from), given(to_dir, to), 0))
+        answer(rename_at(place(from_dir, from), place(to_dir, to), 0))
     }
 
     fn renameat2(
-        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint,
+        from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>, flags: c_uint,
     ) -> c_int {
-        answer(rename_at(given(from_dir, from), given(to_dir, to), flags))
+        answer(rename_at(place(from_dir, from), place(to_dir, to), flags))
     }
 
-    fn link(from: *const c_char, to: *const c_char) -> c_int {
-        answer(link_at(given(AT_FDCWD, from), given(AT_FDCWD, to), 0))
+    fn link(from: Text<'_>, to: Text<'_>) -> c_int {
+        answer(link_at(place(AT_FDCWD, from), place(AT_FDCWD, to), 0))
     }
 
     fn linkat(
-        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
+        from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>, flags: c_int,
     ) -> c_int {
-        answer(link_at(given(from_dir, from), given(to_dir, to), flags))
+        answer(link_at(place(from_dir, from), place(to_dir, to), flags))
     }
 
-    fn symlink(target: *const c_char, path: *const c_char) -> c_int {
+    fn symlink(target: Text<'_>, path: Text<'_>) -> c_int {
         answer(symlink_at(target, AT_FDCWD, path).inspect(|_| after()))
     }
 
-    fn symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int {
+    fn symlinkat(target: Text<'_>, dir: c_int, path: Text<'_>) -> c_int {
         answer(symlink_at(target, dir, path).inspect(|_| after()))
+    }
+}
+
+interpose! {
+    fn bind(fd: c_int, address: *const c_void, len: socklen_t) -> c_int {
+        answer(bind_to(fd, Data::new(address, len as usize)))
     }
 }
 
 /// A name as C passes it: relative to an open folder.
 #[derive(Clone, Copy)]
-struct Given {
+struct Place<'a> {
     dir: c_int,
-    path: *const c_char,
+    path: Text<'a>,
 }
 
-const fn given(dir: c_int, path: *const c_char) -> Given {
-    Given { dir, path }
+const fn place(dir: c_int, path: Text<'_>) -> Place<'_> {
+    Place { dir, path }
 }
 
-/// # Safety
-///
-/// Names are null or C strings.
-unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
+fn remove_at(dir: c_int, path: Text<'_>, flags: c_int) -> Outcome {
     drain_all();
     // The kernel refuses all other flags.
     let client = client().filter(|_| flags & !AT_REMOVEDIR == 0);
-    // SAFETY: the caller promises null or a C string.
-    if let (Some(client), Some(name)) = (client, unsafe { text(path) }) {
+    if let (Some(client), Some(name)) = (client, path.get()) {
         if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
             return done.map(|()| 0);
         }
     }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_unlinkat, dir, path, flags) }
+    ask!(SYS_unlinkat, dir, path, flags)
 }
 
-/// # Safety
-///
-/// Names are null or C strings.
-pub(crate) unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
-    // SAFETY: the caller promises null or a C string.
-    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+pub(crate) fn make_dir_at(dir: c_int, path: Text<'_>, mode: c_uint) -> Outcome {
+    if let (Some(client), Some(name)) = (client(), path.get()) {
         if let Some(done) = client.make_dir(dir, name, mode) {
             return done.map(|()| 0).inspect(|_| after());
         }
     }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_mkdirat, dir, path, mode) }.inspect(|_| after())
+    ask!(SYS_mkdirat, dir, path, mode).inspect(|_| after())
 }
 
 /// As `mknodat(2)`; servers keep no special files.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn make_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> Outcome {
-    // SAFETY: as the caller promises.
-    if unsafe { remote(dir, path) }.is_some() {
+fn make_at(dir: c_int, path: Text<'_>, mode: mode_t, device: dev_t) -> Outcome {
+    if remote(dir, path).is_some() {
         return Err(Errno::NOTSUP);
     }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_mknodat, dir, path, mode, device) }.inspect(|_| after())
+    ask!(SYS_mknodat, dir, path, mode, device).inspect(|_| after())
+}
+
+/// As [`make_at`], of a device that older C libraries pass by its address.
+fn make_device_at(dir: c_int, path: Text<'_>, mode: mode_t, device: Given<'_, dev_t>) -> Outcome {
+    make_at(dir, path, mode, device.get().ok_or(Errno::FAULT)?)
 }
 
 /// As `bind(2)`; servers keep no sockets.
-///
-/// # Safety
-///
-/// `address` is null, or has `len` bytes.
-unsafe fn bind_to(fd: c_int, address: *const sockaddr, len: socklen_t) -> Outcome {
+fn bind_to(fd: c_int, address: Data<'_>) -> Outcome {
     const PATH_AT: usize = offset_of!(sockaddr_un, sun_path);
+    const FAMILY_LEN: usize = size_of::<sa_family_t>();
     let lens = PATH_AT + 1..=size_of::<sockaddr_un>();
-    let has_path = !address.is_null() && lens.contains(&(len as usize));
-    // SAFETY: it has bytes behind the family.
-    let family = has_path.then(|| unsafe { address.cast::<sa_family_t>().read_unaligned() });
-    if family.is_some_and(|family| c_int::from(family) == AF_UNIX) {
+    let bytes = lens.contains(&address.len()).then(|| address.slice().ok()).flatten();
+    let family = bytes.and_then(|bytes| bytes.first_chunk::<FAMILY_LEN>());
+    let is_local =
+        family.is_some_and(|bytes| c_int::from(sa_family_t::from_le_bytes(*bytes)) == AF_UNIX);
+    if let Some(path) = bytes.and_then(|bytes| bytes.get(PATH_AT..)).filter(|_| is_local) {
         // One byte more than a path has: a NUL is behind the longest.
-        let mut name = MaybeUninit::<[c_char; size_of::<sockaddr_un>()]>::zeroed();
-        let (from, to) = (address.cast::<c_char>(), name.as_mut_ptr().cast::<c_char>());
-        // SAFETY: `len` bytes are there, as the caller promises.
-        let path = unsafe { from.add(PATH_AT) };
-        // SAFETY: the rest of them, and there is room for as many.
-        unsafe { path.copy_to_nonoverlapping(to, len as usize - PATH_AT) };
-        // SAFETY: a C string: fewer bytes were copied than there are zeros. One that has no name,
-        // or an abstract one, is empty, which no folder has.
-        if unsafe { remote(AT_FDCWD, to) }.is_some_and(|(_, name)| !name.is_empty()) {
+        let mut name = [0; size_of::<sockaddr_un>()];
+        name.iter_mut().zip(path).for_each(|(to, from)| *to = *from);
+        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+        // One that has no name, or an abstract one, is empty, which no folder has.
+        if !name.is_empty() && remote(AT_FDCWD, Text::of(name)).is_some() {
             return Err(Errno::NOTSUP);
         }
     }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_bind, fd, address, len) }
+    ask!(SYS_bind, fd, address.at(), address.len())
 }
 
-/// # Safety
-///
-/// Names are null or C strings.
-unsafe fn rename_at(from: Given, to: Given, flags: c_uint) -> Outcome {
+fn rename_at(from: Place<'_>, to: Place<'_>, flags: c_uint) -> Outcome {
     let call = || -> Outcome {
         drain_all();
-        // SAFETY: the caller promises null or a C string.
-        let old = unsafe { text(from.path) };
-        // SAFETY: the caller promises null or a C string.
-        let new = unsafe { text(to.path) };
+        let old = from.path.get();
+        let new = to.path.get();
         if let (Some(client), Some(old), Some(new)) = (client(), old, new) {
             if let Some(done) = client.rename(
                 Name { dir: from.dir, path: old },
@@ -221,21 +204,15 @@ unsafe fn rename_at(from: Given, to: Given, flags: c_uint) -> Outcome {
                 return done.map(|()| 0);
             }
         }
-        // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_renameat2, from.dir, from.path, to.dir, to.path, flags) }
+        ask!(SYS_renameat2, from.dir, from.path, to.dir, to.path, flags)
     };
     call().inspect(|_| after())
 }
 
-/// # Safety
-///
-/// Names are null or C strings.
-unsafe fn link_at(from: Given, to: Given, flags: c_int) -> Outcome {
+fn link_at(from: Place<'_>, to: Place<'_>, flags: c_int) -> Outcome {
     let call = || -> Outcome {
-        // SAFETY: the caller promises null or a C string.
-        let old = unsafe { text(from.path) };
-        // SAFETY: the caller promises null or a C string.
-        let new = unsafe { text(to.path) };
+        let old = from.path.get();
+        let new = to.path.get();
         let follow = flags == AT_SYMLINK_FOLLOW;
         if let (Some(client), Some(old), Some(new), true) =
             (client(), old, new, follow || flags == 0)
@@ -251,25 +228,18 @@ unsafe fn link_at(from: Given, to: Given, flags: c_int) -> Outcome {
         if let (Some(client), true) = (client(), flags & AT_EMPTY_PATH != 0) {
             client.leave(from.dir, Reason::Unsupported);
         }
-        // SAFETY: the program's own call.
-        unsafe { kernel!(SYS_linkat, from.dir, from.path, to.dir, to.path, flags) }
+        ask!(SYS_linkat, from.dir, from.path, to.dir, to.path, flags)
     };
     call().inspect(|_| after())
 }
 
-/// # Safety
-///
-/// Names are null or C strings.
-unsafe fn symlink_at(target: *const c_char, dir: c_int, path: *const c_char) -> Outcome {
-    // SAFETY: the caller promises null or a C string.
-    let content = unsafe { text(target) };
-    // SAFETY: the caller promises null or a C string.
-    let name = unsafe { text(path) };
+fn symlink_at(target: Text<'_>, dir: c_int, path: Text<'_>) -> Outcome {
+    let content = target.get();
+    let name = path.get();
     if let (Some(client), Some(text), Some(name)) = (client(), content, name) {
         if let Some(done) = client.symlink(text, Name { dir, path: name }) {
             return done.map(|()| 0);
         }
     }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_symlinkat, target, dir, path) }
+    ask!(SYS_symlinkat, target, dir, path)
 }

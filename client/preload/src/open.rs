@@ -1,54 +1,45 @@
 //! Calls that open a file by its name.
 
 use client::Errno;
-use libc::{AT_FDCWD, c_char, c_int, c_uint};
+use libc::{AT_FDCWD, c_int, c_uint};
 
 use crate::{
     bits::{number, unsigned},
     descriptor::appeared,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, blocking, cancellation_point},
+    kernel::{Outcome, ask_blocking, cancellation_point},
     lock::after,
     paths::remote,
-    served::{client, text},
+    program::{Given, Text},
+    served::client,
     settle::settle_path,
 };
 
-interpose! {
+interpose! { safe:
     fn open|open64|__open|__open64|__open_2|__open64_2(
-        path: *const c_char, flags: c_int, mode: c_uint,
+        path: Text<'_>, flags: c_int, mode: c_uint,
     ) -> c_int {
         answer(open_at(AT_FDCWD, path, flags, mode))
     }
 
     fn openat|openat64|__openat|__openat64|__openat_2|__openat64_2(
-        dir: c_int, path: *const c_char, flags: c_int, mode: c_uint,
+        dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint,
     ) -> c_int {
         answer(open_at(dir, path, flags, mode))
     }
 
-    fn creat|creat64(path: *const c_char, mode: c_uint) -> c_int {
+    fn creat|creat64(path: Text<'_>, mode: c_uint) -> c_int {
         answer(open_at(AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode))
     }
 }
 
 /// Opens a file through the client.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-pub(crate) unsafe fn open_at(
-    dir: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: c_uint,
-) -> Outcome<c_int> {
+pub(crate) fn open_at(dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint) -> Outcome<c_int> {
     let creates = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
     // Without a third argument the register holds anything.
     let mode = if creates { mode } else { 0 };
-    // SAFETY: as the caller promises.
-    if let (Some(client), Some(path)) = (client(), unsafe { text(path) }) {
+    if let (Some(client), Some(path)) = (client(), path.get()) {
         if let Some(opened) = client.open_unexamined(dir, path, unsigned(flags), mode) {
             if flags & libc::O_EXCL != 0 {
                 after(); // As below.
@@ -58,12 +49,9 @@ pub(crate) unsafe fn open_at(
     }
     let call = || -> Outcome<c_int> {
         let Some(client) = client() else {
-            // SAFETY: the caller vouches for `path`.
-            let fd = unsafe { blocking!(SYS_openat, dir, path, flags, mode) }?;
-            return number(fd);
+            return number(ask_blocking!(SYS_openat, dir, path, flags, mode)?);
         };
-        // SAFETY: as the caller promises.
-        let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
+        let path = path.get().ok_or(Errno::FAULT)?;
         if client.is_ruled() {
             cancellation_point(); // Else the kernel opens it, and is one.
         }
@@ -79,33 +67,24 @@ pub(crate) unsafe fn open_at(
 /// As `openat2(2)`. Only the kernel can be told how to walk, and on a remote path it would walk the
 /// node's own folders: who asks for that there is told that there is no such call, as by older
 /// kernels.
-///
-/// # Safety
-///
-/// `path` is null or a C string, `how` has `len` bytes.
-pub(crate) unsafe fn open_how(
+pub(crate) fn open_how(
     dir: c_int,
-    path: *const c_char,
-    how: *const libc::open_how,
+    path: Text<'_>,
+    how: Given<'_, libc::open_how>,
     len: usize,
 ) -> Outcome<c_int> {
-    // SAFETY: as the caller promises.
-    if unsafe { remote(dir, path) }.is_some() {
-        let is_whole = len == size_of::<libc::open_how>() && !how.is_null();
-        // SAFETY: as the caller promises.
-        let how = is_whole.then(|| unsafe { how.read() }).filter(|how| how.resolve == 0);
+    if remote(dir, path).is_some() {
+        let whole = how.get().filter(|_| len == size_of::<libc::open_how>());
+        let how = whole.filter(|how| how.resolve == 0);
         let how = how.ok_or(Errno::NOSYS)?;
         let flags = c_int::try_from(how.flags).map_err(|_| Errno::INVAL)?;
         let mode = c_uint::try_from(how.mode).map_err(|_| Errno::INVAL)?;
-        // SAFETY: as the caller promises.
-        return unsafe { open_at(dir, path, flags, mode) };
+        return open_at(dir, path, flags, mode);
     }
     if let Some(client) = client() {
-        // SAFETY: as the caller promises; the kernel refuses null.
-        unsafe { settle_path(client, dir, path, 0) };
+        settle_path(client, dir, path, 0);
     }
-    // SAFETY: the program's own call.
-    let opened = number(unsafe { blocking!(SYS_openat2, dir, path, how, len) }?)?;
+    let opened = number(ask_blocking!(SYS_openat2, dir, path, how, len)?)?;
     appeared(opened);
     after(); // As above; only the kernel has looked whether it made one.
     Ok(opened)

@@ -16,7 +16,8 @@ use crate::{
     data::check,
     errno::answer,
     interpose::interpose,
-    kernel::{self, Outcome, Word as _, kernel},
+    kernel::{self, Outcome, Word as _, ask, descriptor_flags},
+    program::Given,
     served::client,
 };
 
@@ -85,9 +86,11 @@ interpose! {
         let args = [count.word(), reading, writing, urgent, time.word(), mask.as_ptr().word()];
         answer(selected(libc::SYS_pselect6, args))
     }
+}
 
-    fn epoll_ctl(poll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-        let done = kernel!(SYS_epoll_ctl, poll, operation, fd, event);
+interpose! { safe:
+    fn epoll_ctl(poll: c_int, operation: c_int, fd: c_int, event: Given<'_, epoll_event>) -> c_int {
+        let done = ask!(SYS_epoll_ctl, poll, operation, fd, event);
         answer(done.map_err(|errno| match errno {
             // What the kernel says of a regular file.
             Errno::BADF if is_open(poll) && client().is_some_and(|c| c.is_file(fd)) => Errno::PERM,
@@ -105,7 +108,7 @@ unsafe fn poll_for(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> Outcome {
     let (seconds, rest) = (timeout / 1000, timeout % 1000);
     let limit = timespec { tv_sec: seconds.into(), tv_nsec: i64::from(rest) * 1_000_000 };
     let limit = if timeout < 0 { ptr::null() } else { &raw const limit };
-    // SAFETY: as the caller promises.
+    // SAFETY: `count` entries, a time or null, and no set.
     unsafe { poll_until(fds, count, limit, ptr::null()) }
 }
 
@@ -121,11 +124,11 @@ unsafe fn poll_until(
     mask: *const sigset_t,
 ) -> Outcome {
     // The kernel writes what is left of the time; libc hides that.
-    // SAFETY: as the caller promises.
+    // SAFETY: null, or a time that the program lends.
     let mut left = unsafe { timeout.as_ref() }.copied();
     let time = left.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     let args = [fds.word(), count.word(), time.word(), mask.word(), SIGNALS_LEN, 0];
-    // SAFETY: as the caller promises.
+    // SAFETY: the entries and the set as they were given, and a time of this function's.
     unsafe { polled(libc::SYS_ppoll, args) }
 }
 
@@ -136,7 +139,7 @@ unsafe fn poll_until(
 /// The arguments are right for the system call.
 #[expect(clippy::cast_possible_truncation, reason = "as the kernel takes a count")]
 pub(crate) unsafe fn polled(number: c_long, args: [usize; 6]) -> Outcome {
-    // SAFETY: as the caller promises.
+    // SAFETY: the system call's own arguments; what is above it needs no destructor.
     let found = unsafe { kernel::wait(number, args) }?;
     let Some(client) = client().filter(|_| found > 0) else { return Ok(found) };
     let [fds, count, ..] = args;
@@ -156,7 +159,7 @@ pub(crate) unsafe fn polled(number: c_long, args: [usize; 6]) -> Outcome {
     }
     // Asked for nothing that a file can be ready for: it is the others that are waited for.
     ours.for_each(|one| one.fd ^= HIDDEN);
-    // SAFETY: as the caller promises.
+    // SAFETY: the same call once more, with some of its entries hidden.
     let outcome = unsafe { kernel::wait(number, args) };
     for one in all().iter_mut().filter(|one| one.fd < HIDDEN + NUMBERS) {
         one.fd ^= HIDDEN;
@@ -180,22 +183,22 @@ pub(crate) unsafe fn selected(number: c_long, args: [usize; 6]) -> Outcome {
             // SAFETY: the number is open and among those that the sets are for.
             let has = |set: &Set| unsafe { set.has(fd) };
             if sets.iter().any(has) && client.is_placeholder(fd) {
-                // SAFETY: as above.
+                // SAFETY: a number that the sets were just asked about.
                 sets.iter_mut().for_each(|set| unsafe { set.take(fd) });
             }
         }
     }
     let ready = sets.iter().take(2).map(Set::taken_count).sum();
     let outcome = if ready == 0 {
-        // SAFETY: as the caller promises.
+        // SAFETY: the system call's own arguments; what is above it needs no destructor.
         unsafe { kernel::wait(number, args) }
     } else {
-        // SAFETY: as the caller promises.
+        // SAFETY: the system call's own arguments, of which the sets have lost some numbers.
         unsafe { select_at_once(number, args) }
     };
     let put_back = if outcome.is_ok() { 2 } else { sets.len() };
     for set in sets.iter().take(put_back) {
-        // SAFETY: as above.
+        // SAFETY: the call is over, and the sets are where it found them.
         unsafe { set.put_back() };
     }
     outcome.map(|found| found.saturating_add_unsigned(ready))
@@ -212,7 +215,7 @@ unsafe fn select_at_once(number: c_long, args: [usize; 6]) -> Outcome {
     // Without the set of signals: none comes in a call that does not wait.
     let args = [count, reading, writing, urgent, (&raw mut at_once).word(), 0];
     loop {
-        // SAFETY: as the caller promises. Both kinds of time are two words.
+        // SAFETY: the call's sets, and no time but this one: both kinds are two words.
         match unsafe { kernel::call(number, args) } {
             Err(Errno::INTR) => {}
             done => return done,
@@ -236,7 +239,7 @@ impl Set {
     /// The set is null, or has a bit for the number.
     unsafe fn has(&self, fd: c_int) -> bool {
         let (word, bit) = place(fd);
-        // SAFETY: as the caller promises.
+        // SAFETY: not null, so it has the word of a number that it has a bit for.
         !self.words.is_null() && unsafe { self.word(word).read() } & bit != 0
     }
 
@@ -244,7 +247,7 @@ impl Set {
     ///
     /// As [`has`](Self::has).
     unsafe fn take(&mut self, fd: c_int) {
-        // SAFETY: as the caller promises.
+        // SAFETY: `has` asks for what this does.
         let has = unsafe { self.has(fd) };
         let (word, bit) = place(fd);
         if let Some(taken) = self.taken.get_mut(word).filter(|_| has) {
@@ -280,6 +283,5 @@ fn place(fd: c_int) -> (usize, u64) {
 }
 
 fn is_open(fd: c_int) -> bool {
-    // SAFETY: no pointers.
-    unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFD) }.is_ok()
+    descriptor_flags(fd).is_ok()
 }

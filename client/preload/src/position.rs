@@ -7,7 +7,7 @@ use crate::{
     bits::unsigned,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, ignore, kernel},
+    kernel::{Outcome, ask, ignore},
     served::client,
 };
 
@@ -22,8 +22,7 @@ interpose! { safe:
 pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
     match client().filter(|client| !client.is_opened(fd)) {
         Some(client) => seek_examined(client, fd, offset, whence),
-        // SAFETY: no pointers.
-        None => unsafe { kernel!(SYS_lseek, fd, offset, whence) },
+        None => ask!(SYS_lseek, fd, offset, whence),
     }
 }
 
@@ -33,8 +32,7 @@ fn seek_examined(client: &'static Client, fd: c_int, offset: off_t, whence: c_in
         None if client.is_delegated(fd) || client.is_remote_file(fd) => {
             client.seek(fd, offset, unsigned(whence))?
         }
-        // SAFETY: no pointers.
-        None => return unsafe { kernel!(SYS_lseek, fd, offset, whence) },
+        None => return ask!(SYS_lseek, fd, offset, whence),
     };
     isize::try_from(at).map_err(|_| Errno::OVERFLOW)
 }
@@ -46,7 +44,7 @@ pub(crate) fn publish(client: &'static Client, fd: c_int) {
     }
     let position = client.seek(fd, 0, unsigned(SEEK_CUR));
     if let Ok(at) = position.map(|at| isize::try_from(at).unwrap_or(isize::MAX)) {
-        // SAFETY: no pointers. What cannot be set was never counted from.
-        ignore(unsafe { kernel!(SYS_lseek, fd, at, SEEK_SET) });
+        // What cannot be set was never counted from.
+        ignore(ask!(SYS_lseek, fd, at, SEEK_SET));
     }
 }

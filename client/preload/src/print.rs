@@ -17,6 +17,7 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::Outcome,
+    program::Data,
     served::client,
 };
 
@@ -53,7 +54,7 @@ macro_rules! printing {
                         text => Text, $($fixed => $type),+; $($word,)+ $($number),+
                     ) -> c_int)
                 }),
-                // SAFETY: as above.
+                // SAFETY: the C caller vouches for both, as above.
                 None => unsafe {
                     next!(@variadic $name(
                         $fd => c_int, $($fixed => $type),+; $($word,)+ $($number),+
@@ -123,24 +124,16 @@ fn printed(fd: c_int, make: impl FnOnce(Text) -> c_int) -> c_int {
         return len;
     }
     // SAFETY: libc made a text of that length.
-    let outcome = unsafe { write_whole(fd, text, counted(len as isize)) };
+    let outcome = write_whole(fd, unsafe { Data::new(text.cast(), counted(len as isize)) });
     // SAFETY: libc's, and nobody else knows of it.
     unsafe { libc::free(text.cast()) };
     answer(outcome.map(|()| len))
 }
 
 /// Writes everything or fails, as libc's own does.
-///
-/// # Safety
-///
-/// `text` holds `len` bytes.
-unsafe fn write_whole(fd: c_int, text: *const c_char, len: usize) -> Outcome<()> {
-    let mut written = 0;
-    while written < len {
-        // SAFETY: `written` bytes are behind, and at least one is ahead.
-        let rest = unsafe { text.add(written) };
-        // SAFETY: as the caller promises.
-        written += counted(unsafe { write_from(fd, rest.cast(), len - written) }?);
+fn write_whole(fd: c_int, mut text: Data<'_>) -> Outcome<()> {
+    while text.len() > 0 {
+        text = text.behind(counted(write_from(fd, text)?));
     }
     Ok(())
 }

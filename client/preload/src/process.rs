@@ -18,6 +18,7 @@ use crate::{
     descriptor::forget,
     environment::{Strings, environ, with_ours},
     errno::answer,
+    glibc::Stream,
     interpose::{interpose, next},
     kernel::{Outcome, ignore, kernel},
     served::client,
@@ -154,13 +155,13 @@ interpose! {
         next!(system(command => *const c_char) -> c_int)
     }
 
-    fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    fn popen(command: *const c_char, mode: *const c_char) -> Stream<'static> {
         before_exec(false);
         let stream = next!(
-            popen(command => *const c_char, mode => *const c_char) -> *mut libc::FILE
+            popen(command => *const c_char, mode => *const c_char) -> Stream<'static>
         );
         if !stream.is_null() {
-            forget(libc::fileno(stream));
+            forget(stream.number());
         }
         made_plain(stream)
     }
@@ -196,7 +197,7 @@ unsafe fn register(
     in_child: Handler,
     library: *mut c_void,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: libc runs the handlers, which the caller lets it, and looks at nothing else.
     unsafe {
         next!(
             __register_atfork(
@@ -256,9 +257,9 @@ pub(crate) unsafe fn execute(
     variables: Strings,
 ) -> Outcome {
     before_exec(true);
-    // SAFETY: the program's own call.
+    // SAFETY: a path and two lists that the kernel copies before this program is no more.
     let start = |variables| unsafe { kernel!(SYS_execve, path, arguments, variables) };
-    // SAFETY: as the caller promises.
+    // SAFETY: the variables of `execve`, a list that ends.
     unsafe { with_ours(variables, start) }
 }
 
@@ -273,10 +274,10 @@ pub(crate) unsafe fn execute_found(
     variables: Strings,
 ) -> c_int {
     before_exec(true);
-    // SAFETY: the program's own call.
+    // SAFETY: `execvpe` asks for a name and two lists, as the program gave them.
     let start = |variables| unsafe {
         next!(execvpe(file => *const c_char, arguments => Strings, variables => Strings) -> c_int)
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the variables of `execvpe`, a list that ends.
     unsafe { with_ours(variables, start) }
 }

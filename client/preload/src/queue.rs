@@ -63,19 +63,19 @@ extern "C" fn queue() -> *mut c_void {
 unsafe extern "C" fn start(queue: *mut c_void, transfer: *const seam::Transfer) -> c_int {
     // SAFETY: the caller's transfer.
     let seam::Transfer { memory, len, at, fd, is_write } = unsafe { transfer.read() };
-    // SAFETY: the caller's queue.
+    // SAFETY: null, or a queue of `queue`, which the caller lends.
     let Some(queue) = (unsafe { queue.cast::<Queue>().as_mut() }) else { return 0 };
     let transfer = Transfer { fd, is_write: is_write != 0, address: memory.addr(), len, at };
     queue.start(&transfer).into()
 }
 
 unsafe extern "C" fn is_finished(queue: *mut c_void) -> c_int {
-    // SAFETY: the caller's queue.
+    // SAFETY: null, or a queue of `queue`, which others may read as well.
     unsafe { queue.cast::<Queue>().as_ref() }.is_none_or(Queue::is_finished).into()
 }
 
 unsafe extern "C" fn finish(queue: *mut c_void) -> i64 {
-    // SAFETY: the caller's queue.
+    // SAFETY: null, or a queue of `queue`, which only the caller uses now.
     let finished = unsafe { queue.cast::<Queue>().as_mut() }.and_then(Queue::finish);
     match finished {
         Some(Ok(len)) => returned(len) as i64,

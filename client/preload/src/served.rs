@@ -1,7 +1,6 @@
 //! Says whether calls go to the process's one client, and which descriptors are the program's.
 
 use core::{
-    ffi::{CStr, c_char},
     mem::MaybeUninit,
     sync::atomic::{AtomicUsize, Ordering},
 };
@@ -78,17 +77,6 @@ pub(crate) fn retire() {
 /// Takes [`retire`] back, for files that are opened from now on.
 pub(crate) fn resume() {
     STATE.fetch_or(SERVED, Ordering::AcqRel);
-}
-
-/// The C string of an argument; `None` for a null pointer, which the kernel refuses by itself.
-///
-/// # Safety
-///
-/// A pointer that is not null points to a C string that stays as it is for `'a`.
-#[inline]
-pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: the caller promises a C string.
-    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
 }
 
 /// True in the child of a `vfork`.

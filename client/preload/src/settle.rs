@@ -1,38 +1,20 @@
 //! Has what is staged for a file in the file before the kernel is asked about it by name.
 
-use core::{ffi::c_char, mem::MaybeUninit};
+use core::mem::MaybeUninit;
 
 use client::Client;
 use libc::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, c_int};
 
-use crate::kernel::kernel;
+use crate::{kernel::kernel, program::Text};
 
 /// Has what anybody staged for the file of that name in the file.
-///
-/// # Safety
-///
-/// `path` is a C string.
-pub(crate) unsafe fn settle_path(
-    client: &'static Client,
-    dir: c_int,
-    path: *const c_char,
-    flags: c_int,
-) {
+pub(crate) fn settle_path(client: &'static Client, dir: c_int, path: Text<'_>, flags: c_int) {
     let mut found = MaybeUninit::<libc::stat>::uninit();
     let flags = flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH);
-    // SAFETY: as the caller promises; there is room for the answer.
+    // SAFETY: the kernel reads a name, and writes one status, for which there is room.
     if unsafe { kernel!(SYS_newfstatat, dir, path, found.as_mut_ptr(), flags) }.is_ok() {
-        // SAFETY: the kernel has filled it in.
-        let (device, inode) = unsafe { file_of(found.as_ptr()) };
-        client.settle(device, inode);
+        // SAFETY: the call has succeeded, so the kernel has filled it in.
+        let found = unsafe { found.assume_init() };
+        client.settle(found.st_dev, found.st_ino);
     }
-}
-
-/// # Safety
-///
-/// `found` was filled in.
-pub(crate) unsafe fn file_of(found: *const libc::stat) -> (u64, u64) {
-    // SAFETY: as the caller promises.
-    let found = unsafe { &*found };
-    (found.st_dev, found.st_ino)
 }

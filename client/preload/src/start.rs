@@ -17,7 +17,7 @@ use crate::{
     cookie, elf,
     environment::{self, environ, lines},
     interpose::next,
-    kernel::{alone, blocking, ignore, kernel},
+    kernel::{alone, ask, ask_blocking, descriptor_flags, ignore, kernel},
     process::{exiting, watch_forks},
     served::{CLIENT, Program, resume},
     signals,
@@ -31,8 +31,8 @@ pub(crate) fn say(parts: [&str; 3]) {
     };
     let [first, second, third] = parts;
     let line = [part("kakehi: "), part(first), part(second), part(third), part("\n")];
-    // SAFETY: `line` holds five pieces of text. Nobody is left to tell if it cannot be printed.
-    ignore(unsafe { kernel!(SYS_writev, libc::STDERR_FILENO, line.as_ptr(), 5_usize) });
+    // Nobody is left to tell if it cannot be printed.
+    ignore(ask!(SYS_writev, libc::STDERR_FILENO, line.as_ptr(), line.len()));
 }
 
 impl Host for Program {
@@ -44,16 +44,14 @@ impl Host for Program {
     }
 
     fn replace(&self, fd: RawFd, with: BorrowedFd<'_>) -> Result<(), Errno> {
-        // SAFETY: no pointers.
-        let flags = unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFD) }?;
+        let flags = descriptor_flags(fd)?;
         let inherit = if flags & libc::FD_CLOEXEC as isize == 0 { 0 } else { libc::O_CLOEXEC };
-        // SAFETY: no pointers; the client owns what both numbers refer to.
-        unsafe { kernel!(SYS_dup3, with.as_raw_fd(), fd, inherit) }.map(drop)
+        ask!(SYS_dup3, with.as_raw_fd(), fd, inherit).map(drop)
     }
 
     fn open(&self, dir: RawFd, path: &CStr, flags: u32, mode: u32) -> Result<RawFd, Errno> {
-        // SAFETY: a C string. The client has locked nothing.
-        number(unsafe { blocking!(SYS_openat, dir, path.as_ptr(), flags, mode) }?)
+        // The client has locked nothing.
+        number(ask_blocking!(SYS_openat, dir, path.as_ptr(), flags, mode)?)
     }
 
     fn hold_signals(&self) -> u64 {
@@ -134,7 +132,7 @@ fn end_at_exit() {
     // SAFETY: the function takes any argument.
     let _: c_int = unsafe { __cxa_atexit(end, ptr::null_mut(), ptr::null_mut()) };
     let quickly: End = end_quickly;
-    // SAFETY: as above.
+    // SAFETY: the function takes any argument, and libc has the same room for it.
     let _: Option<c_int> = unsafe {
         next!(
             @younger __cxa_at_quick_exit(

@@ -3,149 +3,151 @@
 use core::mem::MaybeUninit;
 
 use client::{Client, Status};
-use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint};
+use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_int, c_uint};
 
 use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
-    served::{client, is_programs, text},
-    settle::file_of,
+    program::{Place, Text},
+    served::{client, is_programs},
 };
 
 /// Flags of `fstatat` and `statx`.
 const KNOWN_FLAGS: c_int =
     AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_SYNC_TYPE;
 
-interpose! {
-    fn stat|stat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+interpose! { safe:
+    fn stat|stat64(path: Text<'_>, out: Place<'_, libc::stat>) -> c_int {
         answer(stat_at(AT_FDCWD, path, out, 0))
     }
 
-    fn lstat|lstat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+    fn lstat|lstat64(path: Text<'_>, out: Place<'_, libc::stat>) -> c_int {
         answer(stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW))
     }
 
     fn fstatat|fstatat64(
-        dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int,
+        dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int,
     ) -> c_int {
         answer(stat_at(dir, path, out, flags))
     }
 
-    fn fstat|fstat64|__fstat64(fd: c_int, out: *mut libc::stat) -> c_int {
+    fn fstat|fstat64|__fstat64(fd: c_int, out: Place<'_, libc::stat>) -> c_int {
         answer(stat_number(fd, out))
     }
 
-    fn __xstat|__xstat64(_version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    fn __xstat|__xstat64(_version: c_int, path: Text<'_>, out: Place<'_, libc::stat>) -> c_int {
         answer(stat_at(AT_FDCWD, path, out, 0))
     }
 
-    fn __lxstat|__lxstat64(_version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    fn __lxstat|__lxstat64(_version: c_int, path: Text<'_>, out: Place<'_, libc::stat>) -> c_int {
         answer(stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW))
     }
 
-    fn __fxstat|__fxstat64(_version: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
+    fn __fxstat|__fxstat64(_version: c_int, fd: c_int, out: Place<'_, libc::stat>) -> c_int {
         answer(stat_number(fd, out))
     }
 
     fn __fxstatat|__fxstatat64(
-        _version: c_int, dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int,
+        _version: c_int, dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int,
     ) -> c_int {
         answer(stat_at(dir, path, out, flags))
     }
 
-    fn ftok(path: *const c_char, project: c_int) -> libc::key_t {
-        let mut found = MaybeUninit::<libc::stat>::uninit();
-        if stat(path, found.as_mut_ptr()) < 0 {
-            return -1;
-        }
-        let (device, inode) = file_of(found.as_ptr());
+    fn ftok(path: Text<'_>, project: c_int) -> libc::key_t {
+        let (device, inode) = match file_at(path) {
+            Ok(found) => found,
+            Err(errno) => return answer(Err::<c_int, _>(errno)),
+        };
         let ([low, high, ..], [device, ..]) = (inode.to_le_bytes(), device.to_le_bytes());
         libc::key_t::from_le_bytes([low, high, device, project.to_le_bytes()[0]])
     }
 
     fn statx(
-        dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx,
+        dir: c_int, path: Text<'_>, flags: c_int, mask: c_uint, out: Place<'_, libc::statx>,
     ) -> c_int {
         answer(statx_at(dir, path, flags, mask, out))
     }
 }
 
+/// The device and inode of a file.
+fn file_at(path: Text<'_>) -> Outcome<(u64, u64)> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: there is room for a status, which nobody else uses.
+    let place = unsafe { Place::new(found.as_mut_ptr()) };
+    stat_at(AT_FDCWD, path, place, 0)?;
+    // SAFETY: the call has succeeded, so the client or the kernel has filled it in.
+    let found = unsafe { found.assume_init() };
+    Ok((found.st_dev, found.st_ino))
+}
+
+/// The status of an open file, as the program is told it.
+pub(crate) fn status_of(fd: c_int) -> Outcome<libc::stat> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: there is room for a status, which nobody else uses.
+    let place = unsafe { Place::new(found.as_mut_ptr()) };
+    stat_number(fd, place)?;
+    // SAFETY: the call has succeeded, so the client or the kernel has filled it in.
+    Ok(unsafe { found.assume_init() })
+}
+
 /// As `fstatat(2)`.
-///
-/// # Safety
-///
-/// `path` is null or a C string; there is room at `out`.
-unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
-    // SAFETY: as the caller promises.
-    let ask = || unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) };
+fn stat_at(dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int) -> Outcome {
+    let ask = || {
+        // SAFETY: the kernel reads a name, and writes one status, for which a `Place` has room.
+        unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) }
+    };
     let Some(client) = client() else { return ask() };
-    // SAFETY: as the caller promises.
-    if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
-        // SAFETY: the program gives room for the answer.
-        unsafe { out.write(plain(&status?)) };
-        return Ok(0);
+    if let Some(status) = delegated(client, dir, path, flags) {
+        return out.put(plain(&status?));
     }
-    // SAFETY: called after success, when the kernel has filled it in.
-    settled(client, ask, || unsafe { file_of(out) })
+    settled(client, ask, || {
+        // SAFETY: called after the kernel's success.
+        let found = unsafe { out.answer() };
+        (found.st_dev, found.st_ino)
+    })
 }
 
 /// As `fstat(2)`.
-///
-/// # Safety
-///
-/// There is room at `out`.
-unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
-    // SAFETY: as the caller promises.
+fn stat_number(fd: c_int, out: Place<'_, libc::stat>) -> Outcome {
+    // SAFETY: the kernel writes one status, for which a `Place` has room.
     let ask = || unsafe { kernel!(SYS_fstat, fd, out) };
     let Some(client) = client() else { return ask() };
     if let Some(status) = client.stat(fd) {
-        // SAFETY: the program gives room for the answer.
-        unsafe { out.write(plain(&status?)) };
-        return Ok(0);
+        return out.put(plain(&status?));
     }
-    let found = ask()?;
-    // SAFETY: the kernel has filled it in.
-    let kind = unsafe { (*out).st_mode } & libc::S_IFMT;
-    if kind == libc::S_IFSOCK {
-        is_programs(fd)?;
-    }
-    if kind == libc::S_IFDIR {
-        if let Some(status) = client.stat_folder(fd) {
-            // SAFETY: the program gives room for the answer.
-            unsafe { out.write(plain(&status?)) };
+    ask()?;
+    // SAFETY: the kernel has just succeeded.
+    let found = unsafe { out.answer() };
+    match found.st_mode & libc::S_IFMT {
+        libc::S_IFDIR => {
+            return client.stat_folder(fd).map_or(Ok(0), |status| out.put(plain(&status?)));
         }
-        return Ok(found);
+        libc::S_IFSOCK => is_programs(fd)?,
+        _ => {}
     }
-    // SAFETY: the kernel has filled it in.
-    let (device, inode) = unsafe { file_of(out) };
-    if client.settle(device, inode) { ask() } else { Ok(found) }
+    if client.settle(found.st_dev, found.st_ino) { ask() } else { Ok(0) }
 }
 
 /// As `statx(2)`.
-///
-/// # Safety
-///
-/// `path` is null or a C string; there is room at `out`.
-unsafe fn statx_at(
+fn statx_at(
     dir: c_int,
-    path: *const c_char,
+    path: Text<'_>,
     flags: c_int,
     mask: c_uint,
-    out: *mut libc::statx,
+    out: Place<'_, libc::statx>,
 ) -> Outcome {
-    // SAFETY: as the caller promises.
-    let ask = || unsafe { kernel!(SYS_statx, dir, path, flags, mask, out) };
+    let ask = || {
+        // SAFETY: the kernel reads a name, and writes one `statx`, for which a `Place` has room.
+        unsafe { kernel!(SYS_statx, dir, path, flags, mask, out) }
+    };
     let Some(client) = client() else { return ask() };
-    // SAFETY: as the caller promises.
-    if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
-        // SAFETY: the program gives room for the answer.
-        unsafe { out.write(extended(&status?)) };
-        return Ok(0);
+    if let Some(status) = delegated(client, dir, path, flags) {
+        return out.put(extended(&status?));
     }
     settled(client, ask, || {
-        // SAFETY: called after success, when the kernel has filled it in.
-        let found = unsafe { &*out };
+        // SAFETY: called after the kernel's success.
+        let found = unsafe { out.answer() };
         (libc::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)
     })
 }
@@ -162,14 +164,10 @@ fn settled(
 }
 
 /// Returns the client's status of a delegated file; `None` when the kernel has it.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn delegated(
+fn delegated(
     client: &'static Client,
     dir: c_int,
-    path: *const c_char,
+    path: Text<'_>,
     flags: c_int,
 ) -> Option<Outcome<Status>> {
     if flags & !KNOWN_FLAGS != 0 {
@@ -178,8 +176,7 @@ unsafe fn delegated(
     if flags & AT_EMPTY_PATH == 0 && !client.is_ruled() {
         return None; // It is a name, and not the client's.
     }
-    // SAFETY: as the caller promises.
-    match unsafe { text(path) } {
+    match path.get() {
         Some(path) if !path.is_empty() => {
             let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
             let first = client.stat_path(dir, path, follow)?;

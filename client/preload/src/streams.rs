@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use libc::{FILE, c_char, c_int};
+use libc::c_int;
 
-use crate::{bits::unsigned, interpose::next, served::text};
+use crate::{bits::unsigned, glibc::Stream, interpose::next, program::Text};
 
 /// Numbers that can have a stream of libc's: as many as the client looks up.
 const NUMBERS: usize = 1 << 16;
@@ -23,13 +23,8 @@ pub(crate) struct Mode {
 
 impl Mode {
     /// Reads a mode; `None` when libc would refuse it.
-    ///
-    /// # Safety
-    ///
-    /// `mode` is null or a C string.
-    pub(crate) unsafe fn parse(mode: *const c_char) -> Option<Self> {
-        // SAFETY: as the caller promises.
-        let (first, rest) = unsafe { text(mode) }?.to_bytes().split_first()?;
+    pub(crate) fn parse(mode: Text<'_>) -> Option<Self> {
+        let (first, rest) = mode.get()?.to_bytes().split_first()?;
         let mut flags = match first {
             b'r' => libc::O_RDONLY,
             b'w' => libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
@@ -61,14 +56,9 @@ impl Mode {
 }
 
 /// Remembers that libc reads and writes the number of a stream by itself.
-///
-/// # Safety
-///
-/// The stream is null or open.
-pub(crate) unsafe fn made_plain(stream: *mut FILE) -> *mut FILE {
+pub(crate) fn made_plain(stream: Stream<'_>) -> Stream<'_> {
     if !stream.is_null() {
-        // SAFETY: as the caller promises.
-        set_plain(unsafe { libc::fileno(stream) }, true);
+        set_plain(stream.number(), true);
     }
     stream
 }
@@ -92,56 +82,41 @@ fn plain_bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
 }
 
 /// libc's `fopen`.
-///
-/// # Safety
-///
-/// As `fopen(3)`.
-pub(crate) unsafe fn plain_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: as the caller promises.
-    let made = unsafe { next!(fopen64(path => *const c_char, mode => *const c_char) -> *mut FILE) };
-    // SAFETY: null or new.
-    unsafe { made_plain(made) }
+pub(crate) fn plain_fopen(path: Text<'_>, mode: Text<'_>) -> Stream<'static> {
+    // SAFETY: C strings are all that it asks for, and it refuses null by a fault of its own.
+    made_plain(unsafe { next!(fopen64(path => Text<'_>, mode => Text<'_>) -> Stream<'static>) })
 }
 
 /// libc's `fdopen`.
-///
-/// # Safety
-///
-/// As `fdopen(3)`.
-pub(crate) unsafe fn plain_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    // SAFETY: as the caller promises.
-    let made = unsafe { next!(fdopen(fd => c_int, mode => *const c_char) -> *mut FILE) };
-    // SAFETY: null or new.
-    unsafe { made_plain(made) }
+pub(crate) fn plain_fdopen(fd: c_int, mode: Text<'_>) -> Stream<'static> {
+    // SAFETY: a number, and a C string for the mode, are all that it asks for.
+    made_plain(unsafe { next!(fdopen(fd => c_int, mode => Text<'_>) -> Stream<'static>) })
 }
 
 /// libc's `freopen`.
 ///
 /// # Safety
 ///
-/// As `freopen(3)`, for a stream that libc made.
+/// libc made the stream, and nobody uses it again if the answer is null.
 pub(crate) unsafe fn plain_freopen(
-    path: *const c_char,
-    mode: *const c_char,
-    stream: *mut FILE,
-) -> *mut FILE {
-    // SAFETY: as the caller promises.
-    let made = unsafe {
+    path: Text<'_>,
+    mode: Text<'_>,
+    stream: Stream<'_>,
+) -> Stream<'static> {
+    // SAFETY: the names are C strings, and the stream is one for it, as the caller promises.
+    made_plain(unsafe {
         next!(
-            freopen64(path => *const c_char, mode => *const c_char, stream => *mut FILE)
-                -> *mut FILE
+            freopen64(path => Text<'_>, mode => Text<'_>, stream => Stream<'_>) -> Stream<'static>
         )
-    };
-    // SAFETY: null, or open as another file's.
-    unsafe { made_plain(made) }
+    })
 }
 
 /// libc's `fclose`.
 ///
 /// # Safety
 ///
-/// As `fclose(3)`.
-pub(crate) unsafe fn plain_fclose(stream: *mut FILE) -> c_int {
-    // SAFETY: as the caller promises.
-    unsafe { next!(fclose(stream => *mut FILE) -> c_int) }
+/// Nobody uses the stream again.
+pub(crate) unsafe fn plain_fclose(stream: Stream<'_>) -> c_int {
+    // SAFETY: an open stream, given up by the caller.
+    unsafe { next!(fclose(stream => Stream<'_>) -> c_int) }
 }

@@ -16,7 +16,7 @@ use core::{
 use crate::{
     elf,
     interpose::{interpose, next},
-    served::text,
+    program::Text,
 };
 
 /// Names of libc's libraries, also of its parts before glibc 2.34.
@@ -165,17 +165,17 @@ extern "C" fn real_version() -> *mut c_void {
 /// A search in a program of glibc before 2.34 that does not link `libdl`: nobody but this library
 /// itself asks, for what a younger libc has.
 unsafe extern "C" fn search(_: *mut c_void, name: *const c_char) -> *mut c_void {
-    // SAFETY: a C string.
-    let name = unsafe { text(name) };
-    name.and_then(elf::first).map_or(ptr::null_mut(), NonNull::as_ptr)
+    // SAFETY: whoever searches gives a name.
+    let name = unsafe { Text::new(name) };
+    name.get().and_then(elf::first).map_or(ptr::null_mut(), NonNull::as_ptr)
 }
 
 unsafe extern "C" fn find(handle: *mut c_void, name: *const c_char, caller: usize) -> *mut c_void {
-    // SAFETY: the program's own call.
+    // SAFETY: the program's handle and name, which are libc's `dlsym`'s to judge.
     let found =
         unsafe { next!(dlsym(handle => *mut c_void, name => *const c_char) -> *mut c_void) };
     // SAFETY: a C string, or libc would not have returned.
-    instead_of(found, unsafe { text(name) }, caller)
+    instead_of(found, unsafe { Text::new(name) }.get(), caller)
 }
 
 unsafe extern "C" fn find_version(
@@ -184,7 +184,7 @@ unsafe extern "C" fn find_version(
     version: *const c_char,
     caller: usize,
 ) -> *mut c_void {
-    // SAFETY: the program's own call.
+    // SAFETY: the program's handle, name and version, which are libc's `dlvsym`'s to judge.
     let found = unsafe {
         next!(
             dlvsym(
@@ -193,7 +193,7 @@ unsafe extern "C" fn find_version(
         )
     };
     // SAFETY: a C string, or libc would not have returned.
-    instead_of(found, unsafe { text(name) }, caller)
+    instead_of(found, unsafe { Text::new(name) }.get(), caller)
 }
 
 /// This library's function for one of libc's; else what was found.

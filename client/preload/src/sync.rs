@@ -1,14 +1,16 @@
 //! Durability and size.
 
 use client::{Client, Errno};
-use libc::{c_char, c_int, c_uint, off_t, size_t, ssize_t};
+use libc::{c_int, c_uint, off_t, size_t, ssize_t};
 
 use crate::{
     bits::unsigned,
     errno::{answer, code},
     interpose::interpose,
-    kernel::{Outcome, blocking, cancellation_point, ignore, kernel},
-    served::{client, text},
+    kernel::{Outcome, ask, ask_blocking, cancellation_point, ignore},
+    program::Text,
+    served::client,
+    settle::settle_path,
 };
 
 /// Blocks of a file, bytes, into each of which libc writes a zero: as long as the file system says,
@@ -36,13 +38,11 @@ interpose! { safe:
     fn posix_fadvise|posix_fadvise64(fd: c_int, at: off_t, len: off_t, advice: c_int) -> c_int {
         code(advise(fd, at, len, advice))
     }
-}
 
-interpose! {
     fn sync() {
         drain_all();
         // `sync` cannot fail.
-        ignore(kernel!(SYS_sync));
+        ignore(ask!(SYS_sync));
     }
 
     fn syncfs(fd: c_int) -> c_int {
@@ -52,7 +52,7 @@ interpose! {
             return answer(make_durable(fd, false));
         }
         drain(fd); // A placeholder cannot be asked.
-        answer(kernel!(SYS_syncfs, fd))
+        answer(ask!(SYS_syncfs, fd))
     }
 
     fn sync_file_range(fd: c_int, at: off_t, len: off_t, flags: c_uint) -> c_int {
@@ -63,16 +63,16 @@ interpose! {
             let is_known = is_range && flags & !RANGE_FLAGS == 0;
             return answer(if is_known { Ok(0) } else { Err(Errno::INVAL) });
         }
-        answer(kernel!(SYS_sync_file_range, fd, at, len, flags))
+        answer(ask!(SYS_sync_file_range, fd, at, len, flags))
     }
 
-    fn truncate|truncate64(path: *const c_char, len: off_t) -> c_int {
-        match (client(), text(path), u64::try_from(len)) {
+    fn truncate|truncate64(path: Text<'_>, len: off_t) -> c_int {
+        match (client(), path.get(), u64::try_from(len)) {
             (Some(client), Some(name), Ok(size)) => match client.truncate_path(name, size) {
                 Some(done) => answer(done),
                 None => answer(truncate_settled(client, path, len)),
             },
-            _ => answer(kernel!(SYS_truncate, path, len)),
+            _ => answer(ask!(SYS_truncate, path, len)),
         }
     }
 
@@ -81,9 +81,21 @@ interpose! {
             return answer(done);
         }
         drain(fd);
-        answer(kernel!(SYS_fallocate, fd, mode, at, len))
+        answer(ask!(SYS_fallocate, fd, mode, at, len))
     }
 
+    fn readahead(fd: c_int, at: off_t, len: size_t) -> ssize_t {
+        if is_placeholder(fd) {
+            // As for `posix_fadvise`, of a file that can be read.
+            let flags = client().and_then(|client| client.flags(fd)).unwrap_or(0);
+            let is_readable = flags & unsigned(libc::O_ACCMODE) != unsigned(libc::O_WRONLY);
+            return answer(if is_readable { Ok(0) } else { Err(Errno::BADF) });
+        }
+        answer(ask!(SYS_readahead, fd, at, len))
+    }
+}
+
+interpose! {
     fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
         match allocate(fd, 0, at, len) {
             // As below, where there is no file here for libc to write zeros to.
@@ -95,7 +107,7 @@ interpose! {
             None => {}
         }
         drain(fd);
-        match kernel!(SYS_fallocate, fd, 0_i32, at, len) {
+        match ask!(SYS_fallocate, fd, 0_i32, at, len) {
             // libc then writes zeros where there is a hole.
             Err(Errno::OPNOTSUPP) => {
                 crate::interpose::next!(
@@ -104,16 +116,6 @@ interpose! {
             }
             done => code(done),
         }
-    }
-
-    fn readahead(fd: c_int, at: off_t, len: size_t) -> ssize_t {
-        if is_placeholder(fd) {
-            // As for `posix_fadvise`, of a file that can be read.
-            let flags = client().and_then(|client| client.flags(fd)).unwrap_or(0);
-            let is_readable = flags & unsigned(libc::O_ACCMODE) != unsigned(libc::O_WRONLY);
-            return answer(if is_readable { Ok(0) } else { Err(Errno::BADF) });
-        }
-        answer(kernel!(SYS_readahead, fd, at, len))
     }
 }
 
@@ -124,10 +126,8 @@ fn make_durable(fd: c_int, data_only: bool) -> Outcome {
             cancellation_point();
             client.sync(fd, data_only).map(|()| 0)
         }
-        // SAFETY: no pointers.
-        None if data_only => unsafe { blocking!(SYS_fdatasync, fd) },
-        // SAFETY: no pointers.
-        None => unsafe { blocking!(SYS_fsync, fd) },
+        None if data_only => ask_blocking!(SYS_fdatasync, fd),
+        None => ask_blocking!(SYS_fsync, fd),
     }
 }
 
@@ -135,8 +135,7 @@ fn make_durable(fd: c_int, data_only: bool) -> Outcome {
 fn set_size(fd: c_int, len: off_t) -> Outcome {
     match (client(), u64::try_from(len)) {
         (Some(client), Ok(len)) => client.truncate(fd, len).map(|()| 0),
-        // SAFETY: no pointers.
-        _ => unsafe { kernel!(SYS_ftruncate, fd, len) },
+        _ => ask!(SYS_ftruncate, fd, len),
     }
 }
 
@@ -150,8 +149,7 @@ pub(crate) fn advise(fd: c_int, at: off_t, len: off_t, advice: c_int) -> Outcome
     if advice == libc::POSIX_FADV_DONTNEED {
         drain(fd);
     }
-    // SAFETY: no pointers.
-    unsafe { kernel!(SYS_fadvise64, fd, at, len, advice) }
+    ask!(SYS_fadvise64, fd, at, len, advice)
 }
 
 /// As `fallocate(2)`, of a file that only the daemon has open.
@@ -216,13 +214,7 @@ pub(crate) fn drain_all() {
 }
 
 /// As `truncate(2)`; what is staged for the file goes first, or it would come back.
-///
-/// # Safety
-///
-/// `path` is a C string.
-unsafe fn truncate_settled(client: &'static Client, path: *const c_char, len: off_t) -> Outcome {
-    // SAFETY: as the caller promises.
-    unsafe { crate::settle::settle_path(client, libc::AT_FDCWD, path, 0) };
-    // SAFETY: as the caller promises.
-    unsafe { kernel!(SYS_truncate, path, len) }
+fn truncate_settled(client: &'static Client, path: Text<'_>, len: off_t) -> Outcome {
+    settle_path(client, libc::AT_FDCWD, path, 0);
+    ask!(SYS_truncate, path, len)
 }

@@ -9,6 +9,7 @@ use crate::{
     kernel::{Outcome, kernel},
     names::make_dir_at,
     open::open_at,
+    program::Text,
 };
 
 /// Names tried before giving up, each one of 62^6.
@@ -34,7 +35,7 @@ interpose! {
     }
 
     fn mkdtemp(template: *mut c_char) -> *mut c_char {
-        match make(template, 0, || make_dir_at(AT_FDCWD, template, 0o700)) {
+        match make(template, 0, || make_dir_at(AT_FDCWD, Text::new(template), 0o700)) {
             Ok(_) => template,
             Err(errno) => {
                 set(errno);
@@ -51,9 +52,9 @@ interpose! {
 /// `template` is a C string that may be changed.
 unsafe fn open(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcome<c_int> {
     let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-    // SAFETY: still a C string.
-    let attempt = || unsafe { open_at(AT_FDCWD, template, flags, 0o600) };
-    // SAFETY: as the caller promises.
+    // SAFETY: a C string, in which letters have taken the place of letters.
+    let attempt = || open_at(AT_FDCWD, unsafe { Text::new(template) }, flags, 0o600);
+    // SAFETY: the template that this was given, on the same terms.
     unsafe { make(template, suffix_len, attempt) }
 }
 
@@ -84,7 +85,7 @@ unsafe fn make<T>(
             chance /= 62;
             *LETTERS.get(index).unwrap_or(&b'a')
         });
-        // SAFETY: as above.
+        // SAFETY: the place that the pattern was read from, which the program lends.
         unsafe { place.write(letters) };
         match attempt() {
             Err(Errno::EXIST) => {}

@@ -7,10 +7,11 @@ use libc::{c_int, iovec, off_t, ssize_t};
 
 use crate::{
     bits::{counted, returned},
-    data::{bytes, room, unexamined, was_read, was_written},
+    data::{unexamined, was_read, was_written},
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, blocking, cancellation_point},
+    kernel::{Outcome, ask_blocking, blocking, cancellation_point},
+    program::{Buffer, Data},
     served::client,
 };
 
@@ -84,19 +85,19 @@ fn leave(fd: c_int) -> Outcome<()> {
 /// There are `count` buffers, each with the room it says.
 unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
     let ask = || match at {
-        // SAFETY: the caller's own call.
+        // SAFETY: the kernel writes to no more than the buffers, each of which has its room.
         None => unsafe { blocking!(SYS_readv, fd, buffers, count) },
-        // SAFETY: the caller's own call.
+        // SAFETY: the kernel writes to no more than the buffers, each of which has its room.
         Some(at) => unsafe { blocking!(SYS_preadv, fd, buffers, count, at, 0) },
     };
     if let Some(client) = unexamined(fd) {
         return was_read(client, fd, ask());
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: `count` buffers, as this was promised.
     match unsafe { Checked::new(fd, buffers, count, at, Client::is_kernels) }? {
-        // SAFETY: the caller promises the room.
+        // SAFETY: few buffers, and each has the room it says.
         Some(checked) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
-        // SAFETY: as above.
+        // SAFETY: `new` takes no more buffers than these, and each has the room it says.
         Some(checked) => unsafe { checked.read_many() },
         None => ask(),
     }
@@ -108,18 +109,14 @@ unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>
 ///
 /// There are `count` buffers, each with the data it says.
 unsafe fn write(fd: c_int, data: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
-    // SAFETY: as the caller promises.
+    // SAFETY: `count` buffers, as this was promised.
     match (unsafe { Checked::new(fd, data, count, at, Client::leaves_write) }?, at) {
-        // SAFETY: the caller promises the data.
+        // SAFETY: few buffers, and each has the bytes it says.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.write::<FEW>() },
-        // SAFETY: as above.
+        // SAFETY: `new` takes no more buffers than these, and each has the bytes it says.
         (Some(checked), _) => unsafe { checked.write_many() },
-        // SAFETY: the caller's own call.
-        (None, None) => was_written(fd, unsafe { blocking!(SYS_writev, fd, data, count) }),
-        (None, Some(at)) => {
-            // SAFETY: the caller's own call.
-            was_written(fd, unsafe { blocking!(SYS_pwritev, fd, data, count, at, 0) })
-        }
+        (None, None) => was_written(fd, ask_blocking!(SYS_writev, fd, data, count)),
+        (None, Some(at)) => was_written(fd, ask_blocking!(SYS_pwritev, fd, data, count, at, 0)),
     }
 }
 
@@ -182,7 +179,7 @@ impl Checked<'_> {
     #[cold]
     #[inline(never)]
     unsafe fn read_many(&self) -> Outcome {
-        // SAFETY: as the caller promises.
+        // SAFETY: the buffers of `read`, of which `new` takes no more than these.
         unsafe { self.read::<MOST>() }
     }
 
@@ -194,7 +191,7 @@ impl Checked<'_> {
     #[cold]
     #[inline(never)]
     unsafe fn write_many(&self) -> Outcome {
-        // SAFETY: as the caller promises.
+        // SAFETY: the data of `write`, of which `new` takes no more than these.
         unsafe { self.write::<MOST>() }
     }
 
@@ -204,8 +201,8 @@ impl Checked<'_> {
     unsafe fn read<const N: usize>(&self) -> Outcome {
         let mut slices: [&mut [u8]; N] = array::from_fn(|_| &mut [][..]);
         for (slice, buffer) in slices.iter_mut().zip(self.list).filter(|(_, b)| b.iov_len > 0) {
-            // SAFETY: not null, and the caller promises the room.
-            *slice = unsafe { room(buffer.iov_base, buffer.iov_len) };
+            // SAFETY: the caller promises that the buffer has the room it says.
+            *slice = unsafe { Buffer::new(buffer.iov_base, buffer.iov_len) }.into_slice()?;
         }
         let slices = slices.get_mut(..self.list.len()).ok_or(Errno::INVAL)?;
         self.client.read_vectored(self.fd, slices, self.at).map(returned)
@@ -217,8 +214,8 @@ impl Checked<'_> {
     unsafe fn write<const N: usize>(&self) -> Outcome {
         let mut slices: [&[u8]; N] = [&[]; N];
         for (slice, buffer) in slices.iter_mut().zip(self.list).filter(|(_, b)| b.iov_len > 0) {
-            // SAFETY: not null, and the caller promises the data.
-            *slice = unsafe { bytes(buffer.iov_base, buffer.iov_len) };
+            // SAFETY: the caller promises that the buffer has the data it says.
+            *slice = unsafe { Data::new(buffer.iov_base, buffer.iov_len) }.slice()?;
         }
         let slices = slices.get(..self.list.len()).ok_or(Errno::INVAL)?;
         self.client.write_vectored(self.fd, slices, self.at).map(returned)

@@ -22,7 +22,7 @@ use crate::{
 interpose! { safe:
     // A jump: the child returns to the program, and the frame of a function would be gone.
     fn vfork|__vfork() -> pid_t {
-        // SAFETY: no arguments.
+        // SAFETY: the function below, which keeps to the C calling convention and takes nothing.
         unsafe { kakehi_vfork() }
     }
 }
@@ -131,6 +131,6 @@ extern "C" fn after(made: isize) -> pid_t {
 }
 
 unsafe extern "C" fn fork() -> pid_t {
-    // SAFETY: the program's own call.
+    // SAFETY: `fork` takes nothing; what it needs done before and after is registered.
     unsafe { next!(fork() -> pid_t) }
 }

@@ -2,27 +2,30 @@
 //! the kernel, or a local folder in which nothing happens.
 
 use client::Errno;
-use libc::{AT_FDCWD, c_char, c_int, c_void};
+use libc::{AT_FDCWD, c_int, c_void};
 
 use crate::{
     descriptor::refuse,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, kernel},
+    kernel::{Outcome, ask, kernel},
     paths::remote,
+    program::Text,
     served::client,
 };
 
-interpose! {
+interpose! { safe:
     // As if there were no watch left: programs then look from time to time.
-    fn inotify_add_watch(queue: c_int, path: *const c_char, mask: u32) -> c_int {
+    fn inotify_add_watch(queue: c_int, path: Text<'_>, mask: u32) -> c_int {
         answer(unless_remote(AT_FDCWD, path, Errno::NOSPC, |path| {
-            kernel!(SYS_inotify_add_watch, queue, path, mask)
+            ask!(SYS_inotify_add_watch, queue, path, mask)
         }))
     }
+}
 
+interpose! {
     fn name_to_handle_at(
-        dir: c_int, path: *const c_char, handle: *mut c_void, mount: *mut c_int, flags: c_int,
+        dir: c_int, path: Text<'_>, handle: *mut c_void, mount: *mut c_int, flags: c_int,
     ) -> c_int {
         if client().is_some_and(|client| client.is_remote_file(dir)) {
             return refuse(Errno::NOTSUP);
@@ -34,18 +37,13 @@ interpose! {
 }
 
 /// Asks the kernel of a name that is not remote.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn unless_remote(
+fn unless_remote(
     dir: c_int,
-    path: *const c_char,
+    path: Text<'_>,
     refusal: Errno,
-    ask: impl FnOnce(*const c_char) -> Outcome,
+    ask: impl FnOnce(Text<'_>) -> Outcome,
 ) -> Outcome {
-    // SAFETY: as the caller promises.
-    match unsafe { remote(dir, path) } {
+    match remote(dir, path) {
         Some(_) => Err(refusal),
         None => ask(path),
     }

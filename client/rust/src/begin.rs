@@ -1,7 +1,5 @@
 //! How a file comes to be staged to, and why it does not.
 
-use core::sync::atomic::Ordering;
-
 use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
@@ -115,19 +113,7 @@ impl Locked {
             self.leave(Reason::Mapped); // While it was linked.
             return Err(Reason::Mapped);
         }
-        while !entry.is_staged.load(Ordering::Acquire) {
-            // Only now: until here a signal handler's write moved the kernel's. One that comes in
-            // between moves both.
-            let before = entry.position.load(Ordering::Relaxed);
-            let position = fs::seek(fd, SeekFrom::Current(0)).unwrap_or(0);
-            let unmoved = entry.position.compare_exchange(
-                before,
-                position,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            entry.is_staged.store(unmoved.is_ok(), Ordering::Release);
-        }
+        entry.cursor.take(|| fs::seek(fd, SeekFrom::Current(0)).unwrap_or(0));
         Ok(())
     }
 

@@ -246,8 +246,7 @@ impl Client {
         let (mode, how) = (mode.bits(), create_flags(flags));
         bundle.push(connection, &Record::Create { inode, folder, mode, how, time, name })?;
         if let Some(entry) = self.files.get(id) {
-            entry.position.store(0, Ordering::Relaxed);
-            entry.is_staged.store(true, Ordering::Release);
+            entry.cursor.begin();
         }
         self.table.set(fd.as_raw_fd(), Entry::File(id));
         debug_assert!(before.names <= connection.job.shared().names.epochs().names);
@@ -289,7 +288,7 @@ impl Locked {
     ) -> Option<io::Result<usize>> {
         let bundled = self.state.bundled()?;
         let len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
-        let position = self.entry.position.load(Ordering::Relaxed);
+        let position = self.entry.cursor.at();
         let from = if self.access.append { bundled.len } else { at.unwrap_or(position) };
         let is_limited = self.client.is_limited.load(Ordering::Relaxed);
         let is_odd = is_limited || self.access.append && at.is_some() || from != bundled.len;
@@ -316,7 +315,7 @@ impl Locked {
         drop(bundle);
         self.state = State::Bundled(Bundled { len: bundled.len + len, ..bundled });
         if at.is_none() {
-            self.entry.position.store(bundled.len + len, Ordering::Relaxed);
+            self.entry.cursor.set(bundled.len + len);
         }
         self.client.count(Counter::BytesStaged, len);
         self.client.count(Counter::BytesWritten, len);

@@ -243,7 +243,7 @@ impl Locked {
         self.state.release_window();
         self.drain();
         let real = self.open_in_view(OFlags::from_bits_retain(self.flags) & KEPT)?;
-        let to = match self.entry.position.load(Ordering::Relaxed) {
+        let to = match self.entry.cursor.at() {
             u64::MAX => SeekFrom::End(0),
             at => SeekFrom::Start(at),
         };

@@ -117,8 +117,7 @@ impl Client {
         match added {
             Ok((fd, id)) => {
                 let mut file = self.locked_unnamed(fd.as_raw_fd(), id)?;
-                file.entry.position.store(0, Ordering::Relaxed);
-                file.entry.is_staged.store(true, Ordering::Release);
+                file.entry.cursor.begin();
                 self.table.set(fd.as_raw_fd(), Entry::File(id));
                 // A thread that locks it meanwhile finds this placeholder, or is found here.
                 fence(Ordering::SeqCst);

@@ -5,7 +5,7 @@
 //! is aligned if all that is staged is; a write that is not goes to the kernel, behind what is
 //! staged, which says what is wrong with it.
 
-use core::{mem, sync::atomic::Ordering};
+use core::mem;
 
 use rustix::{
     fd::BorrowedFd,
@@ -15,7 +15,7 @@ use rustix::{
 
 use wire::Reason;
 
-use crate::{file::AT_END, locked::Locked, pieces::total};
+use crate::{cursor::Keeper, locked::Locked, pieces::total};
 
 /// Staged bytes begin and end at multiples of this in the file, in the program's memory, and in
 /// the log, bytes.
@@ -35,12 +35,10 @@ impl Locked {
         let is_piece = |piece: &&[u8]| {
             is_aligned(piece.as_ptr().addr() as u64) && is_aligned(piece.len() as u64)
         };
-        let position = || match self.entry.position.load(Ordering::Relaxed) {
-            _ if !self.entry.is_staged.load(Ordering::Acquire) => {
-                fs::seek(self.borrow(), SeekFrom::Current(0)).ok()
-            }
-            AT_END => None,
-            position => Some(position),
+        let position = || match self.entry.cursor.keeper() {
+            Keeper::Kernel => fs::seek(self.borrow(), SeekFrom::Current(0)).ok(),
+            Keeper::Client(position) => Some(position),
+            Keeper::End => None,
         };
         let start = at.or_else(position).filter(|start| is_aligned(*start));
         let Some(start) = start.filter(|_| data.iter().all(is_piece)) else {

@@ -3,7 +3,7 @@
 //! A file's [`State`] says which side has it open and keeps its position.
 
 use core::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -13,6 +13,7 @@ use shm::{Linked, Lock};
 use wire::FileFlags;
 
 use crate::{
+    cursor::Cursor,
     log::{Cost, Drains, Log},
     marks::identity,
     slot::Link,
@@ -24,18 +25,11 @@ use crate::{
 pub(crate) const FILES_MAX: usize = 4096;
 const _: () = assert!(FILES_MAX <= 1 << 16, "two bytes name an entry");
 
-/// The position right after an append, which is known once that is drained; or the kernel has it.
-pub(crate) const AT_END: u64 = u64::MAX;
-
 /// One open file. What is outside the lock is read without it; a read of a fresh file finds all it
 /// needs in one cache line.
 #[repr(C, align(64))]
 pub(crate) struct FileEntry {
-    /// The file position in bytes, or [`AT_END`], while the client keeps it. Before, only what
-    /// nested writes move it by counts: whoever takes it from the kernel sees that they did.
-    pub(crate) position: AtomicU64,
-    /// True if the client keeps the position, and something may be staged.
-    pub(crate) is_staged: AtomicBool,
+    pub(crate) cursor: Cursor,
     /// Stands for device and inode; zero when the place is free.
     pub(crate) identity: AtomicU64,
     /// Reads in a row that found everything cached.
@@ -180,8 +174,7 @@ impl Files {
         Self {
             entries: [const {
                 FileEntry {
-                    position: AtomicU64::new(0),
-                    is_staged: AtomicBool::new(false),
+                    cursor: Cursor::new(),
                     identity: AtomicU64::new(0),
                     streak: AtomicU32::new(0),
                     read_len: AtomicU64::new(0),
@@ -205,7 +198,7 @@ impl Files {
             debug_assert!(place.state.link().is_none(), "a free entry has no link");
             let id = FileId::new(u16::try_from(index).ok()?, place.generation.wrapping_add(1));
             *place = OpenFile { generation: id.generation, number_count: 1, ..file };
-            entry.is_staged.store(false, Ordering::Relaxed);
+            entry.cursor.forget();
             entry.streak.store(0, Ordering::Relaxed);
             entry.identity.store(identity(file.device, file.inode), Ordering::Release);
             self.used.fetch_max(index + 1, Ordering::Relaxed);

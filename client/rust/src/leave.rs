@@ -199,7 +199,7 @@ impl Client {
         Room::free_others();
         for entry in self.files.all() {
             entry.lock.break_open();
-            entry.is_staged.store(false, Ordering::Release);
+            entry.cursor.forget();
             if let Ok(mut file) = entry.lock.lock() {
                 let is_writable = file.access.writable;
                 file.state.fork(is_writable);

@@ -28,6 +28,7 @@ mod config;
 mod connect;
 mod connection;
 mod costs;
+mod cursor;
 mod delegate;
 mod detach;
 mod direct;

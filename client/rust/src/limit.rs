@@ -48,7 +48,7 @@ impl Locked {
         let from = match at {
             _ if self.access.append => self.seek_in_file(0, SEEK_END)?,
             Some(at) => at,
-            None => self.entry.position.load(Ordering::Relaxed),
+            None => self.entry.cursor.at(),
         };
         Ok(Some(limit.saturating_sub(from)).filter(|room| *room < len as u64))
     }

@@ -130,7 +130,7 @@ impl Client {
     /// First byte and length of a range; length zero: all from there on.
     fn bytes(&'static self, fd: RawFd, link: Link, range: LockRange) -> io::Result<(u64, u64)> {
         let end = || -> io::Result<u64> {
-            let request = Request::SetPosition { file: link.slot, offset: 0, whence: SEEK_END };
+            let request = Request::FindEnd { file: link.slot };
             link.connection.call(request).map_err(|_| Errno::IO)?
         };
         let base = match range.whence {

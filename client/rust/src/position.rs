@@ -1,7 +1,5 @@
 //! Position, size, and durability of one open file.
 
-use core::sync::atomic::Ordering;
-
 use rustix::{
     fd::RawFd,
     fs::{self, SeekFrom},
@@ -10,7 +8,7 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
-    client::Client, connection::Lost, file::AT_END, limit::exceeded, locked::Locked,
+    client::Client, connection::Lost, cursor::AT_END, limit::exceeded, locked::Locked,
     staging::take_error, table::Entry,
 };
 
@@ -38,7 +36,7 @@ impl Client {
             Some(Err(errno)) => return Err(errno),
             _ => file.promote()?,
         }
-        if !file.entry.is_staged.load(Ordering::Acquire) {
+        if !file.entry.cursor.is_clients() {
             let refusal = if file.state.is_lost() { Errno::IO } else { Errno::BADF };
             drop(file);
             return self.kernel_seek(fd, offset, whence).map_err(|errno| match errno {
@@ -76,7 +74,7 @@ impl Client {
         whence: u32,
     ) -> Option<io::Result<u64>> {
         let Entry::File(id) = self.table.get(fd) else { return None };
-        if self.files.get(id)?.is_staged.load(Ordering::Acquire) {
+        if self.files.get(id)?.cursor.is_clients() {
             return None;
         }
         match self.kernel_seek(fd, offset, whence) {
@@ -225,23 +223,31 @@ impl Client {
 impl Locked {
     /// The position the client keeps. After an append the daemon has to say where that went.
     pub(crate) fn position(&mut self) -> io::Result<u64> {
-        let position = self.entry.position.load(Ordering::Relaxed);
+        let position = self.entry.cursor.at();
         if position != AT_END {
             return Ok(position);
         }
         let end = self.seek_in_file(0, SEEK_END)?;
         // The file may have been cut since: that moves nobody's position.
         let position = self.appended_to().unwrap_or(end);
-        self.entry.position.store(position, Ordering::Relaxed);
+        self.entry.cursor.set(position);
         Ok(position)
     }
 
     /// A position that depends on the file's size or content.
     pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
         if let Some(link) = self.state.daemons_link() {
-            let request = Request::SetPosition { file: link.slot, offset, whence };
+            let file = link.slot;
+            let start = |errno| u64::try_from(offset).map_err(|_| errno);
+            let request = match whence {
+                SEEK_SET => Request::SetPosition { file, at: start(Errno::INVAL)? },
+                SEEK_DATA => Request::FindData { file, at: start(Errno::NXIO)? },
+                SEEK_HOLE => Request::FindHole { file, at: start(Errno::NXIO)? },
+                _ => Request::FindEnd { file },
+            };
             if let Ok(answer) = link.connection.call(request) {
-                return answer;
+                let base = if whence == SEEK_END { offset } else { 0 };
+                return answer?.checked_add_signed(base).ok_or(Errno::INVAL);
             }
             self.leave(Reason::DaemonLost);
         }
@@ -266,8 +272,8 @@ impl Locked {
 
     /// Sets the file position, whoever keeps it by now.
     pub(crate) fn put_position(&self, to: u64) -> io::Result<()> {
-        if self.entry.is_staged.load(Ordering::Acquire) {
-            self.entry.position.store(to, Ordering::Relaxed);
+        if self.entry.cursor.is_clients() {
+            self.entry.cursor.set(to);
             return Ok(());
         }
         // The daemon was lost on the way and the kernel got the position.

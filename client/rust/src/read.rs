@@ -11,7 +11,8 @@ use wire::{Counter, Request};
 
 use crate::{
     client::Client,
-    file::{AT_END, FileEntry},
+    cursor::AT_END,
+    file::FileEntry,
     locked::Locked,
     staging,
     table::{Entry, FileId},
@@ -77,7 +78,7 @@ impl Client {
         let Entry::File(id) = self.table.get(fd) else { return None };
         let entry = self.files.get(id)?;
         let streak = entry.streak.load(Ordering::Relaxed);
-        if entry.is_staged.load(Ordering::Acquire) || asks(streak) {
+        if entry.cursor.is_clients() || asks(streak) {
             return None;
         }
         entry.streak.store(next(streak), Ordering::Relaxed);
@@ -119,7 +120,7 @@ impl Client {
         };
         let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
         let watched = self.watch.begin();
-        let read = if entry.is_staged.load(Ordering::Acquire) {
+        let read = if entry.cursor.is_clients() {
             self.read_staged(fd, id, buffers, at)
         } else {
             self.read_cached(fd, entry, buffers, at)
@@ -145,8 +146,7 @@ impl Client {
     ) -> io::Result<usize> {
         let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
         let Ok(file) = entry.lock.lock() else {
-            let position = entry.position.load(Ordering::Relaxed);
-            let position = Some(position).filter(|position| *position != AT_END);
+            let position = Some(entry.cursor.at()).filter(|position| *position != AT_END);
             return self.kernel_read(fd, buffers, at.or(position));
         };
         let mut file = Locked { client: self, fd, id, entry, file };
@@ -157,7 +157,7 @@ impl Client {
             return read;
         }
         file.promote()?;
-        if !entry.is_staged.load(Ordering::Acquire) {
+        if !entry.cursor.is_clients() {
             return self.kernel_read(fd, buffers, at);
         }
         let wanted = total(buffers);

@@ -4,7 +4,7 @@
 //! A remote open file has the job's socket for a placeholder, opened only to be named. A remote
 //! folder is opened in its view (`by_view.rs`).
 
-use core::{ffi::CStr, sync::atomic::Ordering};
+use core::ffi::CStr;
 
 use rustix::{
     fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
@@ -111,8 +111,7 @@ impl Client {
         };
         let fd = fd.into_raw_fd();
         if let Some(entry) = self.files.get(id) {
-            entry.position.store(0, Ordering::Relaxed);
-            entry.is_staged.store(true, Ordering::Release);
+            entry.cursor.begin();
         }
         self.watch_name(status.device, status.inode, path.bytes());
         self.table.set(fd, Entry::File(id));

@@ -7,8 +7,6 @@
 //! and for any other call, the file is *promoted*, as one of a bundle: the daemon opens it by its
 //! number.
 
-use core::sync::atomic::Ordering;
-
 use rustix::{
     fd::{AsRawFd as _, IntoRawFd as _, RawFd},
     fs::OFlags,
@@ -86,8 +84,7 @@ impl Client {
             return None;
         };
         if let Some(entry) = self.files.get(id) {
-            entry.position.store(0, Ordering::Relaxed);
-            entry.is_staged.store(true, Ordering::Release);
+            entry.cursor.begin();
         }
         self.table.set(fd.as_raw_fd(), Entry::File(id));
         self.watch_name(place.device, place.inode, path.bytes());
@@ -166,11 +163,11 @@ impl Locked {
         at: Option<u64>,
     ) -> Option<io::Result<usize>> {
         let rest = self.state.at_rest()?;
-        let from = at.unwrap_or_else(|| self.entry.position.load(Ordering::Relaxed));
+        let from = at.unwrap_or_else(|| self.entry.cursor.at());
         let read = read(&rest, buffers, from);
         let read = if rest.is_still() { read? } else { return None };
         if let (Ok(len), None) = (read, at) {
-            self.entry.position.store(from + len as u64, Ordering::Relaxed);
+            self.entry.cursor.set(from + len as u64);
         }
         Some(read)
     }
@@ -187,7 +184,7 @@ impl Locked {
         let rest = self.state.at_rest().filter(AtRest::is_still)?;
         let from = match whence {
             SEEK_SET => 0,
-            SEEK_CUR => self.entry.position.load(Ordering::Relaxed),
+            SEEK_CUR => self.entry.cursor.at(),
             SEEK_END => rest.size,
             _ => return None,
         };

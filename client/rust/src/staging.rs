@@ -35,7 +35,8 @@ pub(crate) use self::{append::whole_max, drain::drain};
 use crate::{
     clock::coarse_now,
     connection::{Connection, Lost},
-    file::{AT_END, OpenFile},
+    cursor::AT_END,
+    file::OpenFile,
     locked::Locked,
     log::{Cost, Drains, Log, Passed},
     proc::link_of,
@@ -391,14 +392,7 @@ pub(crate) fn unlink(locked: &mut Locked) {
             file.owed = file.owed.or(take_error(link));
         }
     }
-    while entry.is_staged.load(Ordering::Acquire) {
-        let position = entry.position.load(Ordering::Relaxed);
-        give_position(position, fd, file.appended_to());
-        // A signal handler that has written since has moved it on; from now on the kernel does.
-        let given =
-            entry.position.compare_exchange(position, AT_END, Ordering::Relaxed, Ordering::Relaxed);
-        entry.is_staged.store(given.is_err(), Ordering::Release);
-    }
+    entry.cursor.give(|position| give_position(position, fd, file.appended_to()));
     if is_lost { file.state.lose() } else { file.state.unlink() }
 }
 

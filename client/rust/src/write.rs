@@ -13,7 +13,8 @@ use wire::{Counter, Reason, SEEK_CUR};
 use crate::{
     client::Client,
     clock::{nanoseconds, now},
-    file::{AT_END, FileEntry},
+    cursor::Keeper,
+    file::FileEntry,
     limit::{exceeded, fitting},
     locked::Locked,
     log::Log,
@@ -49,18 +50,18 @@ impl Client {
         let config = self.config.get().filter(|config| config.has_short_ways)?;
         let len = data.len() as u64;
         let is_small = data.len() < LONG && len < config.direct;
-        if data.is_empty() || !is_small || !entry.is_staged.load(Ordering::Acquire) {
+        if data.is_empty() || !is_small || !entry.cursor.is_clients() {
             return None;
         }
         let mut file = entry.lock.try_lock()?;
         let (link, log) = file.written_on(id)?;
-        let start = entry.position.load(Ordering::Relaxed);
+        let start = entry.cursor.at();
         let end = start.checked_add(len).filter(|end| i64::try_from(*end).is_ok())?;
         let target = log.reserve_on(link, start, len)?;
         let watched = self.watch.begin();
         debug_assert_eq!(target.len(), data.len(), "all of a small write is reserved");
         // A signal handler that comes in between writes before this, or behind it.
-        shm::exchange(&entry.position, start, end).ok()?;
+        entry.cursor.move_on(start, end)?;
         copy_in_cached(target, data);
         log.producer.publish(link.shared, start, len);
         log.note(start, len);
@@ -211,11 +212,10 @@ impl Client {
         at: Option<u64>,
     ) -> io::Result<usize> {
         let len = total(data) as u64;
-        let is_staged = entry.is_staged.load(Ordering::Acquire);
-        let keeps_position = is_staged && entry.position.load(Ordering::Relaxed) != AT_END;
+        let keeper = entry.cursor.keeper();
         // Behind what the interrupted write has reserved; a file opened to append ignores it.
-        let reserved = (at.is_none() && keeps_position)
-            .then(|| entry.position.fetch_add(len, Ordering::Relaxed));
+        let reserved = (at.is_none() && matches!(keeper, Keeper::Client(_)))
+            .then(|| entry.cursor.advance(len));
         let at = at.or(reserved);
         let wrote = match self.kernel_write(fd, data, at) {
             Err(Errno::BADF) => self.write_behind_placeholder(fd, data, at),
@@ -225,9 +225,9 @@ impl Client {
             give_back(entry, from, len, wrote);
         }
         let len = wrote?;
-        if at.is_none() && !is_staged {
+        if at.is_none() && keeper == Keeper::Kernel {
             // It is about to be taken from the kernel.
-            entry.position.fetch_add(len as u64, Ordering::Relaxed);
+            entry.cursor.advance(len as u64);
         }
         self.count_written(Reason::Nested, len);
         Ok(len)
@@ -313,11 +313,13 @@ impl Locked {
         self.drained()?;
         let (client, fd, entry) = (self.client, self.fd, self.entry);
         let asked = total(data) as u64;
-        let is_staged = entry.is_staged.load(Ordering::Acquire);
-        let is_at_end = entry.position.load(Ordering::Relaxed) == AT_END || self.access.append;
+        let keeper = match entry.cursor.keeper() {
+            Keeper::Client(_) if self.access.append => Keeper::End,
+            keeper => keeper,
+        };
         // Reserved before: a signal handler writes behind this.
-        let reserved = (at.is_none() && is_staged && !is_at_end)
-            .then(|| entry.position.fetch_add(asked, Ordering::Relaxed));
+        let reserved = (at.is_none() && matches!(keeper, Keeper::Client(_)))
+            .then(|| entry.cursor.advance(asked));
         let began = now();
         let wrote = client.kernel_write(fd, data, at.or(reserved));
         if let Ok(len) = wrote {
@@ -330,8 +332,8 @@ impl Locked {
         if let Some(from) = reserved {
             give_back(entry, from, asked, wrote);
         }
-        if at.is_none() && is_staged && is_at_end && wrote.is_ok() {
-            entry.position.store(client.kernel_seek(fd, 0, SEEK_CUR)?, Ordering::Relaxed);
+        if at.is_none() && keeper == Keeper::End && wrote.is_ok() {
+            entry.cursor.set(client.kernel_seek(fd, 0, SEEK_CUR)?);
         }
         let len = wrote?;
         client.count_written(reason, len);
@@ -438,18 +440,18 @@ fn refused(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Option<Errno> {
 fn reserve(entry: &FileEntry, appends: bool, at: Option<u64>, len: u64) -> io::Result<u64> {
     if appends {
         if at.is_none() {
-            entry.position.store(AT_END, Ordering::Relaxed);
+            entry.cursor.append();
         }
         return Ok(APPEND);
     }
-    let start = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
+    let start = at.unwrap_or_else(|| entry.cursor.at());
     i64::try_from(start.saturating_add(len)).map_err(|_| Errno::INVAL)?;
-    Ok(at.unwrap_or_else(|| entry.position.fetch_add(len, Ordering::Relaxed)))
+    Ok(at.unwrap_or_else(|| entry.cursor.advance(len)))
 }
 
 /// Puts the position behind what was written of `len` reserved bytes.
 fn give_back(entry: &FileEntry, from: u64, len: u64, wrote: io::Result<usize>) {
     let (end, to) = (from + len, from + wrote.unwrap_or(0) as u64);
     // A handler that has moved it on has written behind what was reserved.
-    entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed).ok();
+    entry.cursor.retreat(end, to);
 }

@@ -87,7 +87,7 @@ fn requests_beyond_the_record_are_refused() {
     let mut client = Client::connect(daemon.folder());
     client.register(4, &file, FileFlags::WRITABLE, LOG);
     let arena = client.welcome.arena_len;
-    let (ebadf, einval, enametoolong) = (9, 22, 36);
+    let (ebadf, einval, enametoolong, enosys) = (9, 22, 36, 38);
     let cases = [
         (Request::Close { file: 5 }, ebadf),
         (Request::Sync { file: u32::MAX }, ebadf),
@@ -99,7 +99,8 @@ fn requests_beyond_the_record_are_refused() {
         (Request::Attach { file: 4, arena_at: arena, len: 4096 }, einval),
         (Request::Attach { file: 4, arena_at: 0, len: 3 }, einval),
         (Request::Fetch { file: 4, at: u64::MAX, len: 1 }, einval),
-        (Request::SetPosition { file: 4, offset: 0, whence: 9 }, einval),
+        (Request::SetPosition { file: 4, at: u64::MAX }, einval),
+        (Request::Reclaimed, enosys),
         (Request::Truncate { file: 4, path_len: 0, len: u64::MAX }, einval),
         (Request::Unlink { path_len: u32::MAX }, enametoolong),
         (Request::Open { file: 4, flags: 0, mode: 0, path_len: 1, inode: 0 }, ebadf),

@@ -88,7 +88,7 @@ fn session_is_new_until_its_client_has_asked_for_something() {
     assert!(!enter().1);
 
     let (payload, data) = (Rc::default(), Heap::buffer(0));
-    let job = Job { id: 1, record: None, request: Request::Nothing, payload, data: data.into() };
+    let job = Job { id: 1, record: None, request: Request::Reclaimed, payload, data: data.into() };
     service.start(&session, job, |_, _| ());
 
     assert!(enter().1);

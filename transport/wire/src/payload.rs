@@ -45,11 +45,13 @@ impl Request {
             | Self::Sync { .. }
             | Self::Datasync { .. }
             | Self::SetPosition { .. }
+            | Self::FindData { .. }
+            | Self::FindHole { .. }
             | Self::FileStat { .. }
             | Self::Lock { .. }
             | Self::FindLock { .. }
             | Self::Allocate { .. }
-            | Self::Nothing => Some(0),
+            | Self::Reclaimed => Some(0),
             _ => self.names_len(),
         }
     }

@@ -42,6 +42,15 @@ macro_rules! requests {
             /// Every kind, in wire order.
             pub const ALL: [Self; [$($number),*].len()] = [$(Self::$kind),*];
 
+            /// One more than the highest number: the length of a table by number.
+            pub const NUMBERS: usize = {
+                let numbers: &[usize] = &[$($number),*];
+                match numbers {
+                    [.., last] => *last + 1,
+                    [] => 0,
+                }
+            };
+
             /// True if the daemon answers twice: ACKNOWLEDGED before COMPLETED. Once, if the
             /// request takes no I/O.
             #[must_use]
@@ -173,13 +182,11 @@ requests! {
     Datasync = 7, "fdatasync", twice {
         file: u32 = File,
     };
-    /// Resolves `whence` against the drained file; completes with the position from its start.
+    /// Checks that the file can have a position, which is the client's; completes with it.
     SetPosition = 8, "set_position", once {
         file: u32 = File,
-        /// Offset, as in `lseek(2)`.
-        offset: i64 = A,
-        /// `SEEK_SET`, `SEEK_END`, `SEEK_DATA`, or `SEEK_HOLE`.
-        whence: u32 = Len,
+        /// Bytes from the start.
+        at: u64 = A,
     };
     /// Drains the file's staging log up to log position `upto`.
     Flush = 9, "flush", twice {
@@ -268,8 +275,7 @@ requests! {
     FileStat = 23, "fstat", twice {
         file: u32 = File,
     };
-    /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows). To a server of
-    /// remote files it says that all locks have been asked for again.
+    /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows).
     Nothing = 24, "nothing", once;
     /// Puts the text of a symbolic link into the lane's buffer; completes with its length.
     ReadLink = 25, "readlink", twice {
@@ -368,6 +374,28 @@ requests! {
     Name = 39, "name", twice {
         file: u32 = File,
     };
+    /// Drains the file; completes with its size.
+    FindEnd = 40, "find_end", once {
+        /// Slot.
+        file: u32 = File,
+    };
+    /// Drains the file; completes with the position of the first data from `at` on.
+    FindData = 41, "find_data", once {
+        /// Slot.
+        file: u32 = File,
+        /// Bytes from the start.
+        at: u64 = A,
+    };
+    /// Drains the file; completes with the position of the first hole from `at` on.
+    FindHole = 42, "find_hole", once {
+        /// Slot.
+        file: u32 = File,
+        /// Bytes from the start.
+        at: u64 = A,
+    };
+    /// Says to a server of remote files, after a new connection, that all locks have been asked for
+    /// again.
+    Reclaimed = 43, "reclaimed", once;
 }
 
 #[cfg(test)]

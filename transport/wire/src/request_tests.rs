@@ -15,7 +15,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::FlushAll,
         Request::Sync { file: 4 },
         Request::Datasync { file: 5 },
-        Request::SetPosition { file: 6, offset: -9, whence: 2 },
+        Request::SetPosition { file: 6, at: 1 << 62 },
         Request::Flush { file: 7, upto: 77 },
         Request::Attach { file: 8, arena_at: 4096, len: 65536 },
         Request::Settle { device: 9, inode: 10, demote: true },
@@ -45,6 +45,10 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::SyncFolder { path_len: 40 },
         Request::Lease { path_len: 12, session: 5, uses: Uses { reads: true, makes: false } },
         Request::Share { number: 3 },
+        Request::FindEnd { file: 41 },
+        Request::FindData { file: 42, at: 43 },
+        Request::FindHole { file: 44, at: 45 },
+        Request::Reclaimed,
     ]
 }
 
@@ -66,7 +70,13 @@ fn entries_that_look_different_have_another_version() {
     let fingerprint = words.fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
         (hash ^ word).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((crate::VERSION, fingerprint), (11, 0x6f02_00dd_e68a_c600));
+    assert_eq!((crate::VERSION, fingerprint), (12, 0x7d60_bfde_ec66_59f4));
+}
+
+#[test]
+fn numbers_of_kinds_go_up_to_the_last() {
+    assert!(Kind::ALL.is_sorted_by_key(|&kind| kind as u8));
+    assert_eq!(Kind::ALL.last().map(|&last| last as usize + 1), Some(Kind::NUMBERS));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! From where the offset of a set-position counts (`docs/reference/protocol.md`, section 3).
+//! From where the offset of an `lseek(2)` counts, as Linux numbers it.
 
 /// From the start of the file.
 pub const SEEK_SET: u32 = 0;

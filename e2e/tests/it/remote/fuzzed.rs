@@ -361,7 +361,7 @@ fn valid_frames() -> Vec<Vec<u8>> {
         (Request::MakeDir { path_len, mode }, b"/d"),
         (Request::RemoveDir { path_len }, b"/d"),
         (Request::ReadDir { path_len, from: 0 }, b"/."),
-        (Request::SetPosition { file, offset: 0, whence: 3 }, b""),
+        (Request::FindData { file, at: 0 }, b""),
         (Request::Lock { file, terms: 0x2, start: 0, len: 9 }, b""),
         (Request::FindLock { file, terms: 0x2, start: 0, len: 9 }, b""),
         (Request::Access { path_len, mode: 4 }, b"/x"),

@@ -13,7 +13,7 @@ use storage::{
     verdict::errno,
 };
 use uring::{Buffer, Buffers};
-use wire::{FileSystem, FoundLock, PIECE_LEN_MAX, Request, SEEK_DATA, SEEK_HOLE, SEEK_SET, Status};
+use wire::{FileSystem, FoundLock, PIECE_LEN_MAX, Request, Status};
 
 use super::requests::{Client, Network};
 
@@ -231,14 +231,13 @@ impl<N: Network> RemoteFile<N> {
     ///
     /// The file's; `EIO`: the server is lost.
     pub async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
-        let (offset, whence) = match to {
-            SeekFrom::Start(offset) => (offset, SEEK_SET),
-            SeekFrom::Data(offset) => (offset, SEEK_DATA),
-            SeekFrom::Hole(offset) => (offset, SEEK_HOLE),
+        let file = self.handle;
+        let request = match to {
+            SeekFrom::Start(at) => Request::SetPosition { file, at },
+            SeekFrom::Data(at) => Request::FindData { file, at },
+            SeekFrom::Hole(at) => Request::FindHole { file, at },
             _ => return Err(Errno::INVAL.into()),
         };
-        let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;
-        let request = Request::SetPosition { file: self.handle, offset, whence };
         Ok(self.call(request, Vec::new()).await?.0)
     }
 

@@ -31,7 +31,7 @@ pub(crate) enum Asked {
     FindLock(u32, LockCall),
     OnFile(u32),
     Name(NameCall),
-    Nothing,
+    Reclaimed,
 }
 
 impl Job {
@@ -48,12 +48,14 @@ impl Job {
             Request::FindLock { file, terms, start, len } => {
                 Asked::FindLock(file, LockCall::new(terms, start, len)?)
             }
-            Request::Nothing => Asked::Nothing,
+            Request::Reclaimed => Asked::Reclaimed,
             Request::Read { file, .. }
             | Request::Write { file, .. }
             | Request::Sync { file }
             | Request::Datasync { file }
             | Request::SetPosition { file, .. }
+            | Request::FindData { file, .. }
+            | Request::FindHole { file, .. }
             | Request::FileStat { file }
             | Request::Allocate { file, .. }
             | Request::Truncate { file, path_len: 0, .. }

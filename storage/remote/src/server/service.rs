@@ -26,7 +26,7 @@ use storage::{
     verdict::errno,
 };
 use uring::{Buffers, Halves};
-use wire::{FileSystem, Request, SEEK_DATA, SEEK_HOLE, SEEK_SET, SESSION_LEN};
+use wire::{FileSystem, Request, SESSION_LEN};
 
 use self::answered::Answered;
 use super::{
@@ -374,7 +374,7 @@ impl<S: Locking> Service<S> {
                 self.once(session, &job, Effect::Name(call)).await
             }
             Asked::Name(call) => self.name(call).await,
-            Asked::Nothing => {
+            Asked::Reclaimed => {
                 self.has_all(session);
                 Ok((0, Vec::new()))
             }
@@ -395,15 +395,14 @@ impl<S: Locking> Service<S> {
             Request::Write { at, .. } => return self.write(open, at, &job.data).await,
             Request::Sync { .. } => storage.sync(file, false).await?,
             Request::Datasync { .. } => storage.sync(file, true).await?,
-            Request::SetPosition { offset, whence, .. } => {
-                let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
-                let to = match whence {
-                    SEEK_SET => SeekFrom::Start(offset),
-                    SEEK_DATA => SeekFrom::Data(offset),
-                    SEEK_HOLE => SeekFrom::Hole(offset),
-                    _ => return Err(Errno::INVAL.into()),
-                };
-                return Ok((storage.seek(file, to).await?, Vec::new()));
+            Request::SetPosition { at, .. } => {
+                return Ok((storage.seek(file, SeekFrom::Start(at)).await?, Vec::new()));
+            }
+            Request::FindData { at, .. } => {
+                return Ok((storage.seek(file, SeekFrom::Data(at)).await?, Vec::new()));
+            }
+            Request::FindHole { at, .. } => {
+                return Ok((storage.seek(file, SeekFrom::Hole(at)).await?, Vec::new()));
             }
             Request::FileStat { .. } => {
                 return Ok((0, storage.status(file).await?.encode().to_vec()));

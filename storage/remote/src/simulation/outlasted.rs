@@ -322,7 +322,7 @@ fn clients_have_equal_parts_of_the_descriptors_and_one_is_left_for_who_comes_nex
     let flags = (OFlags::CREATE | OFlags::RDWR).bits();
     let open = |file| Request::Open { file, flags, mode: 0o600, path_len: 2, inode: 0 };
     for (client, part) in [(1, 4), (2, 2), (3, 1), (4, 1)] {
-        world.ask(&service, client, (1, Request::Nothing), b"").expect("it has all");
+        world.ask(&service, client, (1, Request::Reclaimed), b"").expect("it has all");
         for file in 0..part {
             world.ask(&service, client, (1, open(file)), b"/x").expect("its part");
         }
@@ -345,7 +345,7 @@ fn clients_have_equal_parts_of_the_descriptors_and_one_is_left_for_who_comes_nex
         for file in 0..part {
             world.ask(&service, client, (0, open(file)), b"/x").expect("it had that");
         }
-        world.ask(&service, client, (0, Request::Nothing), b"").expect("it has all");
+        world.ask(&service, client, (0, Request::Reclaimed), b"").expect("it has all");
     }
 }
 

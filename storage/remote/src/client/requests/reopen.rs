@@ -41,8 +41,7 @@ impl<N: Network> Client<N> {
                 self.lose(owner, handle, inbox, outbox).await?;
             }
         }
-        // That is all.
-        self.ask_now(inbox, outbox, Request::Nothing, &[]).await.map(drop)
+        self.ask_now(inbox, outbox, Request::Reclaimed, &[]).await.map(drop)
     }
 
     /// An owner has lost a lock: gives up the others, and the files.
