@@ -451,9 +451,8 @@ impl Seat {
         }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
         // Last: a server that cannot serve leaves nothing behind.
-        let (key, folder) = records(serving)?;
+        let (key, folder) = records(serving, hall.config.own().is_none())?;
         let handle = &self.core.handle;
-        let folder = if hall.config.own().is_some() { folder.without_records() } else { folder };
         let service = Service::recording_in(folder, handle.clone(), files, hall.fds);
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
@@ -470,8 +469,8 @@ impl Seat {
     }
 }
 
-/// A server's key and its folder in its root, made if they are missing.
-fn records(serving: &Serving) -> Result<(Key, Folder), Error> {
+/// A server's key and its folder in its root, made if they are missing. It `keeps` records.
+fn records(serving: &Serving, keeps: bool) -> Result<(Key, Folder), Error> {
     let (mut key_made, path) = (false, serving.key.as_deref());
     let key = Key::given(path, |path| {
         let (key, is_made) = Key::read_or_make(path)?;
@@ -480,7 +479,7 @@ fn records(serving: &Serving) -> Result<(Key, Folder), Error> {
     });
     let given = Given::ServerKey(serving.key.clone().unwrap_or_default());
     let key = key.map_err(Error::unusable(given))?;
-    let folder = Folder::create(&serving.root).inspect_err(|_| {
+    let folder = Folder::create(&serving.root, keeps).inspect_err(|_| {
         if let Some(path) = path.filter(|_| key_made) {
             std::fs::remove_file(path).ok(); // Nobody has had time to copy it.
         }

@@ -34,7 +34,8 @@ pub(super) struct Device {
     was_armed: bool,
     /// The view was unmounted, and nobody has a file of it.
     is_over: bool,
-    _heeded: Heeded,
+    /// Until it is over: a device whose view is gone would end every park.
+    heeded: Option<Heeded>,
 }
 
 impl Device {
@@ -50,7 +51,7 @@ impl Device {
             is_crowded: false,
             was_armed: false,
             is_over: false,
-            _heeded: heeded,
+            heeded: Some(heeded),
         }
     }
 
@@ -71,17 +72,23 @@ impl Device {
                 Err(why) => match errno(&why) {
                     // Whoever asked was killed before it was taken.
                     Errno::NOENT | Errno::INTR => {}
-                    Errno::NODEV => self.is_over = true,
+                    Errno::NODEV => self.end(),
                     _ => {
                         if why.kind() != io::ErrorKind::WouldBlock {
                             tracing::warn!("requests of a view are lost: {why}");
-                            self.is_over = true;
+                            self.end();
                         }
                         return false;
                     }
                 },
             }
         }
+    }
+
+    /// Asks the device no more.
+    fn end(&mut self) {
+        self.is_over = true;
+        self.heeded = None;
     }
 
     fn begin(&mut self, head: &[u8; WRITE_HEADER_LEN], len: usize) {
@@ -116,6 +123,12 @@ impl Device {
         rustix::io::write(&self.view.mounted.device, &message).ok();
     }
 
+    /// True if a request came lately.
+    fn is_active(&self) -> bool {
+        let lately = self.view.core.handle.lately();
+        self.came_at.is_some_and(|at| lately.saturating_since(at) < ACTIVE)
+    }
+
     /// Takes what is there, up to `budget` requests. One alone, unless more came right behind the
     /// last: who sent it mostly waits for the answer, and to look again costs a system call.
     fn take_all(&mut self, budget: usize) -> usize {
@@ -135,16 +148,15 @@ impl Device {
 
 impl Source for Device {
     fn poll(&mut self, budget: usize) -> usize {
-        let lately = self.view.core.handle.lately();
-        let is_active = self.came_at.is_some_and(|at| lately.saturating_since(at) < ACTIVE);
-        if !std::mem::take(&mut self.was_armed) && !is_active && !self.look.is_due() {
+        if !std::mem::take(&mut self.was_armed) && !self.is_active() && !self.look.is_due() {
             return 0;
         }
         self.take_all(budget)
     }
 
+    /// While requests come, one that is there saves the park; any other ends it.
     fn arm(&mut self) -> Armed {
         self.was_armed = true;
-        if self.take_all(1) > 0 { Armed::Busy } else { Armed::Waits }
+        if self.is_active() && self.take_all(1) > 0 { Armed::Busy } else { Armed::Waits }
     }
 }

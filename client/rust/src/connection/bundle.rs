@@ -161,12 +161,24 @@ impl Bundle {
         Some(())
     }
 
+    /// True if there is a lot to take in that the daemon was not told of, as far as is known.
+    fn has_much(&self) -> bool {
+        let kick = self.logs.map_or(0, |logs| logs.data_len / KICK_PART);
+        self.data_head - self.kicked.max(self.data_tail) >= kick
+    }
+
+    /// The same, of what the daemon has not taken in since.
+    #[cold]
+    fn has_much_left(&mut self, connection: &Connection) -> bool {
+        self.refresh(connection);
+        self.has_much()
+    }
+
     /// Publishes what was written.
     pub(crate) fn publish(&mut self, connection: &Connection) {
         let shared = &connection.session.shared().bundle;
         shared.publish(self.head);
-        let kick = self.logs.map_or(0, |logs| logs.data_len / KICK_PART);
-        if shared.must_announce() || self.data_head - self.kicked >= kick {
+        if shared.must_announce() || self.has_much() && self.has_much_left(connection) {
             self.kicked = self.data_head;
             connection.announce();
         }

@@ -10,9 +10,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     rc::Rc,
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
-use executor::{Armed, Handle, Source};
+use executor::{Armed, Handle, Instant, Source};
 use rustix::event::{
     Timespec,
     epoll::{self, CreateFlags, EventData, EventFlags},
@@ -28,8 +29,12 @@ const LOOK_LEN: usize = 64;
 /// Calls a side may make between two visits.
 pub(crate) const CALLS_MAX: u32 = 16;
 
-/// Visits of which one looks, where all sockets are listeners: a look is a system call.
+/// Visits of which one looks, where nothing comes or all sockets are listeners: a look is a system
+/// call.
 const SELDOM: u64 = 32;
+
+/// How long after something has come the next is looked for at every visit.
+const ACTIVE: Duration = Duration::from_millis(2);
 
 /// The sockets of one executor.
 #[derive(Debug)]
@@ -40,6 +45,11 @@ pub(crate) struct Poller {
     listener_count: Cell<usize>,
     /// Visits by the executor so far.
     visits: Cell<u64>,
+    /// When a look found something last, or a socket was added, in the executor's time.
+    came_at: Cell<Instant>,
+    handle: Handle,
+    /// A park may have ended because of a socket.
+    was_armed: Cell<bool>,
     /// Tasks that had their share since the last visit, and want more.
     again: RefCell<Vec<Waker>>,
 }
@@ -90,7 +100,19 @@ impl Poller {
         events.add_wake_fd(&epoll)?;
         let (sockets, again) = (RefCell::default(), RefCell::default());
         let (listener_count, visits) = (Cell::default(), Cell::default());
-        let poller = Rc::new(Self { epoll, sockets, listener_count, visits, again });
+        let (came_at, was_armed) = (Cell::new(handle.lately()), Cell::default());
+        let handle = handle.clone();
+        let poller = Self {
+            epoll,
+            sockets,
+            listener_count,
+            visits,
+            came_at,
+            handle: handle.clone(),
+            was_armed,
+            again,
+        };
+        let poller = Rc::new(poller);
         handle.add_source(Box::new(Visits(Rc::clone(&poller))));
         Ok(poller)
     }
@@ -110,6 +132,7 @@ impl Poller {
         let readiness = Rc::new(Readiness { receive, send, is_listener });
         self.listener_count.set(self.listener_count.get() + usize::from(is_listener));
         let key = self.sockets.borrow_mut().insert(Rc::clone(&readiness));
+        self.came_at.set(self.handle.lately());
         let socket = Socket { poller: Rc::clone(self), readiness, key, fd };
         let told = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP;
         let data = EventData::new_u64(key as u64);
@@ -118,9 +141,16 @@ impl Poller {
     }
 
     /// True if this visit is to look. Who connects waits for some turns, or for the next
-    /// [park](Source::arm).
+    /// [park](Source::arm), and so does what comes after a silence.
     fn is_due(&self) -> bool {
-        self.has_streams() || self.has_listener() && self.visits.get() % SELDOM == 0
+        let was_armed = self.was_armed.take();
+        if self.has_streams() {
+            let silence = self.handle.lately().saturating_since(self.came_at.get());
+            if was_armed || silence < ACTIVE {
+                return true;
+            }
+        }
+        !self.sockets.borrow().is_empty() && self.visits.get() % SELDOM == 0
     }
 
     fn has_streams(&self) -> bool {
@@ -140,6 +170,9 @@ impl Poller {
         // An interrupted look is an empty one; no other error can happen to this descriptor.
         let Ok((found, _)) = epoll::wait(&self.epoll, space, Some(&now)) else { return 0 };
         let sockets = self.sockets.borrow();
+        if !found.is_empty() {
+            self.came_at.set(self.handle.lately());
+        }
         let mut count = 0;
         for event in found {
             count += 1;
@@ -312,6 +345,7 @@ impl Source for Visits {
     /// [`Events::look`] has heard of them meanwhile.
     fn arm(&mut self) -> Armed {
         let poller = &self.0;
+        poller.was_armed.set(true);
         // What visits have not looked for ends no further park.
         let has_missed =
             !poller.has_streams() && poller.has_listener() && poller.look(LOOK_LEN) > 0;

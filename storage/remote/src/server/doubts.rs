@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_ledger_that_another_server_has_removed_does_not_come_back() {
         let root = tempfile::tempdir().expect("folder");
-        let shelf = Raced(Folder::create(root.path()).expect("made"));
+        let shelf = Raced(Folder::create(root.path(), true).expect("made"));
         let before = Before { mark: 3, identity: (8, 42), is_append: true };
         let record = Record { id: 7, state: State::Begun, before };
         let begin = || {

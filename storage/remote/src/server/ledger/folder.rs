@@ -55,12 +55,13 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder below `root`, and removes what very old sessions have left.
+    /// Makes the folder below `root`, and removes what very old sessions have left. It `keeps`
+    /// records of requests, unless its server has only a client that ends with it.
     ///
     /// # Errors
     ///
     /// Why no ledger can be made there. A full disk is none: there, one may be.
-    pub fn create(root: &Path) -> io::Result<Self> {
+    pub fn create(root: &Path, keeps: bool) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, root, flags, Mode::empty())?;
         match mkdirat(&root, OWN_FOLDER, Mode::RWXU) {
@@ -70,7 +71,7 @@ impl Folder {
         check(&root)?;
         let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         accessat(&root, OWN_FOLDER, all, AtFlags::empty())?;
-        let folder = Self { root, name: Cell::default(), keeps: true };
+        let folder = Self { root, name: Cell::default(), keeps };
         folder.remove_old();
         let made = folder.make_spares();
         let is_full = |why| matches!(why, Errno::NOSPC | Errno::DQUOT);
@@ -86,11 +87,6 @@ impl Folder {
             );
         }
         Ok(folder)
-    }
-
-    /// The same without records of requests, for a server whose only client ends with it.
-    pub fn without_records(self) -> Self {
-        Self { keeps: false, ..self }
     }
 
     /// Opens a ledger, made if there is none.
@@ -115,7 +111,7 @@ impl Folder {
     /// As many as there is room for; returns why there are no more. Another server of the root may
     /// make a ledger of one meanwhile, and write to it: whatever has its room keeps its content.
     fn make_spares(&self) -> Result<(), Errno> {
-        for path in spares() {
+        for path in spares().take(if self.keeps { usize::MAX } else { 0 }) {
             let make = |fd: OwnedFd| {
                 retry_on_intr(|| fallocate(&fd, FallocateFlags::empty(), 0, LEDGER_LEN))
             };
@@ -357,14 +353,14 @@ mod tests {
         let before = Before { mark: 1 << 40, identity: (8, 42), is_append: true };
         let begun = Record { id: 7, state: State::Begun, before };
         let done = Record { id: 9, state: State::Done(u64::MAX - 16), before };
-        let folder = Folder::create(root.path()).expect("made");
+        let folder = Folder::create(root.path(), true).expect("made");
         let ledger = folder.open(&SESSION).expect("made");
         ledger.write(0, &begun).expect("written");
         ledger.write(RECORDS - 1, &done).expect("written");
         assert_eq!(ledger.locks().expect("read"), LocksNoted::Settled);
         ledger.note_locks().expect("written");
 
-        let ledger = Folder::create(root.path()).and_then(|next| next.open(&SESSION));
+        let ledger = Folder::create(root.path(), true).and_then(|next| next.open(&SESSION));
         let ledger = ledger.expect("made");
         assert!(matches!(ledger.locks().expect("read"), LocksNoted::Awaited(_)));
         let records = ledger.load().expect("read");
@@ -383,7 +379,7 @@ mod tests {
     #[test]
     fn a_ledger_has_its_room_when_its_session_begins() {
         let root = tempfile::tempdir().expect("folder");
-        let folder = Folder::create(root.path()).expect("made");
+        let folder = Folder::create(root.path(), true).expect("made");
         let old = SystemTime::now() - 2 * AGE_MAX;
         for spare in spares() {
             fs::File::open(root.path().join(spare))
@@ -412,7 +408,7 @@ mod tests {
         let place = tempfile::tempdir().expect("folder");
         let (root, moved) = (place.path().join("root"), place.path().join("moved"));
         fs::create_dir(&root).expect("made");
-        let folder = Folder::create(&root).expect("made");
+        let folder = Folder::create(&root, true).expect("made");
         fs::rename(&root, &moved).expect("renamed");
         let ledger = folder.open(&SESSION).expect("a new session begins");
         ledger.note_locks().expect("written");
@@ -426,7 +422,7 @@ mod tests {
     #[test]
     fn only_the_ledgers_of_sessions_that_are_gone_grow_old() {
         let root = tempfile::tempdir().expect("folder");
-        let folder = Folder::create(root.path()).expect("made");
+        let folder = Folder::create(root.path(), true).expect("made");
         let gone: [u8; SESSION_LEN] = [6; SESSION_LEN];
         let ledgers = [SESSION, gone].map(|session| folder.open(&session).expect("made"));
         for session in [SESSION, gone] {
@@ -434,14 +430,14 @@ mod tests {
             file.set_modified(SystemTime::now() - 2 * AGE_MAX).expect("its own");
         }
         ledgers[0].renew();
-        let next = Folder::create(root.path()).expect("there");
+        let next = Folder::create(root.path(), true).expect("there");
         assert_eq!(next.sessions().expect("listed"), [SESSION]);
     }
 
     #[test]
     fn locks_are_awaited_from_the_first_look_on_unless_a_server_has_them_or_they_are_lost() {
         let root = tempfile::tempdir().expect("folder");
-        let folder = Folder::create(root.path()).expect("made");
+        let folder = Folder::create(root.path(), true).expect("made");
         let ledger = folder.open(&SESSION).expect("made");
         ledger.note_locks().expect("written");
         ledger.have_locks();
@@ -468,7 +464,7 @@ mod tests {
     fn ledger_of_a_server_that_its_client_ends_with_keeps_no_record() {
         let root = tempfile::tempdir().expect("folder");
         let record = Record { id: 7, state: State::Begun, before: Before::default() };
-        let folder = Folder::create(root.path()).expect("made").without_records();
+        let folder = Folder::create(root.path(), false).expect("made");
         let ledger = folder.open(&SESSION).expect("made");
         ledger.write(0, &record).expect("nothing to do");
         assert_eq!(ledger.load().expect("readable")[0], None);
@@ -478,10 +474,10 @@ mod tests {
     #[test]
     fn a_folder_of_records_that_is_not_the_servers_alone_is_refused() {
         let root = tempfile::tempdir().expect("folder");
-        drop(Folder::create(root.path()).expect("made"));
+        drop(Folder::create(root.path(), true).expect("made"));
         let own = root.path().join(OWN_FOLDER);
         let refused = |says: &str| {
-            let why = Folder::create(root.path()).map(drop).expect_err("refused").to_string();
+            let why = Folder::create(root.path(), true).map(drop).expect_err("refused").to_string();
             assert!(why.contains(says) && why.contains(OWN_FOLDER), "{why}");
         };
         for mode in [0o720, 0o702, 0o777] {
@@ -489,7 +485,7 @@ mod tests {
             refused("by others");
         }
         fs::set_permissions(&own, Permissions::from_mode(0o755)).expect("its own");
-        drop(Folder::create(root.path()).expect("nobody else writes there"));
+        drop(Folder::create(root.path(), true).expect("nobody else writes there"));
         if geteuid().is_root() {
             chown(&own, Some(1), None).expect("by root");
             refused("user 1;");

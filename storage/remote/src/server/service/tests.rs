@@ -157,7 +157,7 @@ impl World {
     }
 
     fn shelf(&self) -> Box<Folder> {
-        Box::new(Folder::create(self.folder.path()).expect("made"))
+        Box::new(Folder::create(self.folder.path(), true).expect("made"))
     }
 
     /// Has a new server do something for a session; then that server is gone.
