@@ -76,7 +76,7 @@ impl Log {
         if !self.is_own() || !direct.is_known() || !self.drain_cost.is_known() {
             return false;
         }
-        if direct.mean > self.drain_cost.mean + Cost::COPY {
+        if direct.mean > self.drain_cost.mean.saturating_add(Cost::COPY) {
             self.passed = Passed::default();
             return false;
         }
@@ -106,19 +106,19 @@ impl Log {
 /// Longer writes that go past a log, until its drains are measured again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// Bytes since then.
-    len: u64,
-    /// After how many bytes: twice as many each time that nothing has changed.
-    until: u64,
+    /// KiB since then.
+    len: u32,
+    /// After how many KiB: twice as many each time that nothing has changed.
+    until: u32,
 }
 
 impl Passed {
-    /// Least and most bytes between two measurements, each of which stages 1 MiB.
-    const BETWEEN: (u64, u64) = (4 << 20, 64 << 20);
+    /// Least and most KiB between two measurements, each of which stages 1 MiB.
+    const BETWEEN: (u32, u32) = (4 << 10, 64 << 10);
 
     /// Counts `len` bytes; true if it is time to measure.
     fn add(&mut self, len: u64) -> bool {
-        self.len = self.len.saturating_add(len);
+        self.len = self.len.saturating_add(u32::try_from(len >> 10).unwrap_or(u32::MAX));
         let is_time = self.len >= self.until;
         if is_time {
             *self = Self { len: 0, until: (2 * self.until).min(Self::BETWEEN.1) };
@@ -137,17 +137,17 @@ impl Default for Passed {
 /// says little: no time counts for more than twice what was known before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    mean: u64,
+    mean: u32,
     samples: u32,
 }
 
 impl Cost {
     pub(crate) const UNKNOWN: Self = Self { mean: 0, samples: 0 };
     /// A copy within the core's cache, measured as 30 to 70 ns.
-    const COPY: u64 = 50;
+    const COPY: u32 = 50;
     /// How many times say enough; and how much a later one counts for.
     const ENOUGH: u32 = 4;
-    const WEIGHT: u64 = 8;
+    const WEIGHT: u32 = 8;
 
     /// Learns what moving `len` bytes took.
     pub(crate) fn learn(&mut self, len: u64, time: Duration) {
@@ -155,9 +155,10 @@ impl Cost {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let cost = ns.saturating_mul(1024) / len.max(1);
         self.samples = self.samples.saturating_add(1);
-        let weight = u64::from(self.samples).min(Self::WEIGHT);
-        let cost = if self.samples == 1 { cost } else { cost.min(self.mean * 2) };
-        self.mean = (self.mean * (weight - 1) + cost) / weight;
+        let (before, weight) = (u64::from(self.mean), self.samples.min(Self::WEIGHT).into());
+        let cost = if self.samples == 1 { cost } else { cost.min(before * 2) };
+        let cost = cost.min(u32::MAX.into());
+        self.mean = u32::try_from((before * (weight - 1) + cost) / weight).unwrap_or(u32::MAX);
     }
 
     fn is_known(self) -> bool {
