@@ -211,6 +211,12 @@ impl<'a> Data<'a> {
         self.at
     }
 
+    /// True if it is not empty, and a slice can be made of it.
+    #[inline]
+    pub(crate) fn has_bytes(self) -> bool {
+        self.len != 0 && is_slice(self.at, self.len)
+    }
+
     /// The same without the first `len` bytes, of which there are no more than that.
     pub(crate) fn behind(self, len: usize) -> Self {
         let len = len.min(self.len);

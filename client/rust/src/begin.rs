@@ -3,7 +3,9 @@
 use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
-use crate::{direct, limit::size_limit, locked::Locked, open::STREAMS_MAX, slot::Link, staging};
+use crate::{
+    direct, limit::size_limit, locked::Locked, open::STREAMS_MAX, staging, writes::Writes,
+};
 
 /// File systems whose content the kernel makes up: their writes are commands.
 const PSEUDO: [i64; 14] = [
@@ -41,9 +43,10 @@ impl Locked {
             self.is_worth_staging()?;
             self.client.examine_from_now_on();
             // Its other descriptors would not see what is staged, and at the end nobody drains it.
-            self.is_synchronous |=
-                self.client.is_exiting() || self.client.open_count(self.device, self.inode) > 1;
-            if self.is_synchronous && !self.state.is_placeholder() {
+            if self.client.is_exiting() || self.client.open_count(self.device, self.inode) > 1 {
+                self.writes.synchronize();
+            }
+            if self.writes == Writes::Through && !self.state.is_placeholder() {
                 return Err(Reason::Synchronous);
             }
         }
@@ -54,16 +57,13 @@ impl Locked {
         if self.state.log().is_none() {
             self.begin_staging()?;
         }
-        if self.is_large {
+        if self.writes == Writes::Large {
             staging::lengthen(self);
         }
         // Whoever else has it open may append, too, between the parts in which a log is drained.
         // And whoever takes over an append closes a number of the file, and so loses its locks.
-        let is_shared = |link: Link| self.is_synchronous || link.shared.is_synchronous();
-        if self.access.append
-            && !self.state.is_placeholder()
-            && self.state.link().is_some_and(is_shared)
-        {
+        let is_here = self.state.link().is_some() && !self.state.is_placeholder();
+        if self.access.append && is_here && self.mode() == Writes::Through {
             self.leave(Reason::Unsupported);
             return Err(Reason::Unsupported);
         }
@@ -79,15 +79,16 @@ impl Locked {
         let Some(config) = self.client.config.get().filter(|_| !self.state.is_placeholder()) else {
             return Ok(());
         };
-        if self.is_synchronous || config.synchronous {
+        if self.writes == Writes::Through || config.synchronous {
             return Err(Reason::Synchronous);
         }
         let stage_after = config.stage_after;
         // One large write costs more than the hand-over.
+        let is_large = self.writes == Writes::Large;
         let is_repaid =
-            self.is_large || self.spent >= stage_after && self.client.repays_session(stage_after);
+            is_large || self.spent >= stage_after && self.client.repays_session(stage_after);
         // Nobody waits while the daemon starts, but who wants all staged.
-        let has_daemon = || self.client.has_daemon(stage_after, self.is_large);
+        let has_daemon = || self.client.has_daemon(stage_after, is_large);
         if is_repaid && (stage_after.is_zero() || has_daemon()) {
             Ok(())
         } else {

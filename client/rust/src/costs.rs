@@ -47,8 +47,9 @@ impl Locked {
             let room = connection.arena.lock().map_or(0, |arena| arena.share(2));
             room / 2 >= len as u64
         });
-        self.is_large = has_long_log(self) || has_room;
-        self.is_large
+        let fits = has_long_log(self) || has_room;
+        self.writes.stage_large(fits);
+        fits
     }
 
     /// Others have the file open, or will not see what is staged.

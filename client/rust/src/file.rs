@@ -19,6 +19,7 @@ use crate::{
     slot::Link,
     state::State,
     table::FileId,
+    writes::Writes,
 };
 
 /// Files that are looked after at a time; more are left to the kernel.
@@ -48,12 +49,9 @@ pub(crate) struct OpenFile {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) access: Access,
-    /// Every write waits until it is drained: `O_SYNC`, or a lock was taken.
-    pub(crate) is_synchronous: bool,
+    pub(crate) writes: Writes,
     /// A lock of it is this process's, and the server's.
     pub(crate) has_lock: bool,
-    /// Set when large writes of it are staged, too.
-    pub(crate) is_large: bool,
     pub(crate) state: State,
     /// Files linked with the inode, anybody's, when it was last settled.
     pub(crate) settled: Linked,
@@ -99,17 +97,17 @@ impl Access {
 impl OpenFile {
     /// The side that drains a log of it at first.
     pub(crate) const fn drains(&self) -> Drains {
-        match self.state.is_placeholder() || self.is_large {
-            true => Drains::AtDaemon,
-            false if self.access.direct => Drains::Beside,
-            false => Drains::Here,
+        match self.writes {
+            Writes::Large => Drains::AtDaemon,
+            _ if self.state.is_placeholder() => Drains::AtDaemon,
+            _ if self.access.direct => Drains::Beside,
+            _ => Drains::Here,
         }
     }
 
-    /// True if each write of it waits until it is drained.
-    pub(crate) fn waits(&self) -> bool {
-        let is_demoted = |link: Link| link.shared.is_synchronous();
-        self.is_synchronous || self.state.link().is_some_and(is_demoted)
+    /// The mode of its writes now; the daemon demotes it at any time.
+    pub(crate) fn mode(&self) -> Writes {
+        self.state.link().map_or(self.writes, |link| self.writes.on(link))
     }
 
     /// Returns the link and log for a small write at the position, if this is the file `id` and
@@ -117,7 +115,8 @@ impl OpenFile {
     #[inline]
     pub(crate) fn written_on(&mut self, id: FileId) -> Option<(Link, &mut Log)> {
         let is_open = self.generation == id.generation && self.number_count > 0;
-        let is_plain = self.access.writable && !self.access.append && !self.is_synchronous;
+        let is_plain =
+            self.access.writable && !self.access.append && self.writes != Writes::Through;
         let (link, log) = self.state.staging_of_file()?;
         let is_ready = is_open
             && is_plain
@@ -147,9 +146,8 @@ impl OpenFile {
         device: 0,
         inode: 0,
         access: Access { readable: false, writable: false, append: false, direct: false },
-        is_synchronous: false,
+        writes: Writes::Behind,
         has_lock: false,
-        is_large: false,
         state: State::Fresh,
         settled: Linked::NOBODY,
         flags: 0,
@@ -236,6 +234,7 @@ pub(crate) fn fresh(device: u64, inode: u64, flags: OFlags) -> OpenFile {
         append: flags.contains(OFlags::APPEND),
         direct: flags.contains(OFlags::DIRECT),
     };
-    let is_synchronous = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
-    OpenFile { device, inode, access, is_synchronous, flags: flags.bits(), ..OpenFile::FREE }
+    let waits = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
+    let writes = if waits { Writes::Through } else { Writes::Behind };
+    OpenFile { device, inode, access, writes, flags: flags.bits(), ..OpenFile::FREE }
 }

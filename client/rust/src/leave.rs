@@ -245,7 +245,7 @@ impl Client {
             if file.state.is_remote() && file.access.writable {
                 self.unlock_at_exit(file);
                 file.drain();
-                file.is_synchronous = true;
+                file.writes.synchronize();
             } else if file.state.is_delegated() {
                 file.leave(Reason::Exiting);
             } else {

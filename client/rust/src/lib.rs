@@ -76,6 +76,7 @@ mod watched;
 mod window;
 mod write;
 mod write_kernel;
+mod writes;
 
 pub use client::{Client, Status};
 pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, STAGE_AFTER, Setting, SettingError};

@@ -42,6 +42,7 @@ use crate::{
     proc::link_of,
     slot::{Link, Slot},
     slots::Holder,
+    writes::Writes,
 };
 
 /// Length of a log that its client drains, bytes: what a core's cache holds beside the program.
@@ -101,7 +102,7 @@ pub(crate) fn link(
         return Err(Reason::Credit);
     };
     slot.shared().set_drained_by_client(is_own);
-    if file.is_synchronous || connection.is_synchronous {
+    if file.writes == Writes::Through || connection.is_synchronous {
         // A program that is told of an error writes again: what is refused must not stay staged.
         slot.shared().demote();
     }
@@ -437,7 +438,7 @@ fn new_log(connection: &Connection, file: &OpenFile) -> Option<Log> {
     let drains = file.drains();
     let (len, part) = match drains {
         Drains::Here => (OWN_LEN, OWN_SHARE),
-        _ if file.is_large => (u64::MAX, LARGE_SHARE),
+        _ if file.writes == Writes::Large => (u64::MAX, LARGE_SHARE),
         Drains::Ahead | Drains::Beside | Drains::AtDaemon => (DAEMONS_LEN, LOG_SHARE),
     };
     let len = len.min(largest_log(connection, part)).max(LOG_MIN);

@@ -24,6 +24,7 @@ use crate::{
     staging::{self, Failure, drain},
     table::{Entry, FileId},
     write_kernel::{kernel_write_pieces, write_rest},
+    writes::Writes,
 };
 
 /// Writes from this length on are staged only where that has proven cheaper, bytes: below it a call
@@ -290,7 +291,8 @@ impl Locked {
         let len = total(data);
         let config = self.client.config.get();
         let is_large = config.is_none_or(|config| len as u64 >= config.direct);
-        let waits = self.waits() || config.is_some_and(|config| config.synchronous);
+        let waits =
+            self.mode() == Writes::Through || config.is_some_and(|config| config.synchronous);
         if is_large {
             return (waits || !self.stages_large(len)).then_some(Reason::Large);
         }
@@ -391,8 +393,7 @@ impl Locked {
             else return Err(Errno::IO));
         refused(link, log, fd).map_or(Ok(()), Err)?;
         let mut staged = staging::accept(link, log, fd, data, start, whole_max);
-        let waits = file.is_synchronous
-            || link.shared.is_synchronous()
+        let waits = file.writes.on(link) == Writes::Through
             || client.config.get().is_some_and(|config| config.synchronous);
         if staged.is_ok() && waits {
             staged = drain(link, log, fd).map_err(|failure| (len, failure));

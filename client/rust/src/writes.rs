@@ -1,0 +1,84 @@
+//! How the writes of an open file are executed.
+//!
+//! | mode | small ones | large ones | a log |
+//! |---|---|---|---|
+//! | behind | staged | the program's | short, and drained by the program |
+//! | large | staged | staged | as long as there is memory for, and drained by the daemon |
+//! | through | wait until they are in the file | as small ones | only of a placeholder |
+//!
+//! The transitions, as a test walks them. Every other pair changes nothing.
+//!
+//! | event | transitions |
+//! |---|---|
+//! | large ones fit | behind -> large |
+//! | large ones do not fit | large -> behind |
+//! | synchronize | behind -> through, large -> through |
+//!
+//! The daemon demotes a file by its slot, at any time: its writes then go through, whatever stands
+//! here ([`Writes::on`]).
+
+use crate::slot::Link;
+
+/// Mode of an open file's writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// Each waits until it is in the file: `O_SYNC`, others have the file open, or the process
+    /// exits. First, so that a short write has a zero to test for.
+    Through,
+    /// The program goes on once they are staged.
+    Behind,
+    /// As [`Behind`](Self::Behind), and so are large ones: the file system is slow.
+    Large,
+}
+
+impl Writes {
+    /// Large writes are staged from now on, if a log is long enough for them, or can be.
+    pub(crate) fn stage_large(&mut self, fits: bool) {
+        *self = match (*self, fits) {
+            (Self::Through, _) => Self::Through,
+            (_, true) => Self::Large,
+            (_, false) => Self::Behind,
+        };
+    }
+
+    /// The mode of a file that the daemon has open, which may have demoted it.
+    #[inline]
+    pub(crate) fn on(self, link: Link) -> Self {
+        if link.shared.is_synchronous() { Self::Through } else { self }
+    }
+
+    /// Each write waits from now on.
+    pub(crate) const fn synchronize(&mut self) {
+        *self = Self::Through;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODES: [(&str, Writes); 3] =
+        [("behind", Writes::Behind), ("large", Writes::Large), ("through", Writes::Through)];
+
+    #[test]
+    fn every_pair_of_mode_and_event_leads_where_the_table_says() {
+        type Event = (&'static str, fn(&mut Writes));
+        let events: [Event; 3] = [
+            ("large ones fit", |writes| writes.stage_large(true)),
+            ("large ones do not fit", |writes| writes.stage_large(false)),
+            ("synchronize", Writes::synchronize),
+        ];
+        let head = include_str!("writes.rs").split("/// Mode of").next().expect("a head");
+        for (event, happen) in events {
+            let row = head.lines().find(|line| line.starts_with(&std::format!("//! | {event} |")));
+            let row = row.expect("a row of the event");
+            for (from, mode) in MODES {
+                let edge = |to: &str| row.contains(&std::format!("{from} -> {to}"));
+                let to = MODES.into_iter().find(|(to, _)| edge(to)).map_or(mode, |(_, to)| to);
+                let mut writes = mode;
+                happen(&mut writes);
+                assert_eq!(writes, to, "{event} of {from}");
+            }
+        }
+    }
+}
