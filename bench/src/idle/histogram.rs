@@ -47,9 +47,10 @@ impl Histogram {
 
 impl fmt::Display for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.count())?;
         let mut recorded = self.0.iter_recorded();
         recorded.try_for_each(|value| {
-            write!(f, "{}:{} ", value.value_iterated_to(), value.count_at_value())
+            write!(f, " {}:{}", value.value_iterated_to(), value.count_at_value())
         })
     }
 }
@@ -59,11 +60,12 @@ impl FromStr for Histogram {
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let mut histogram = Self::default();
-        for word in text.split_whitespace() {
+        for word in text.split_whitespace().skip(1) {
             let (value, count) = word.split_once(':').context("value:count")?;
             histogram.0.record_n(value.parse()?, count.parse()?)?;
         }
-        Ok(histogram)
+        let is_whole = text.split(' ').next() == Some(&*histogram.count().to_string());
+        is_whole.then_some(histogram).context("as many as it says")
     }
 }
 
@@ -90,11 +92,14 @@ mod tests {
         for nanos in [3, 17, 5_000_000_000] {
             one.add(Duration::from_nanos(nanos));
         }
-        let read: Histogram = one.to_string().trim_end().parse().expect("a histogram");
+        let read: Histogram = one.to_string().parse().expect("a histogram");
         assert_eq!(read, one);
         one.merge(&read);
         assert_eq!(one.count(), 6);
-        assert!("1".parse::<Histogram>().is_err());
-        assert!("1:x".parse::<Histogram>().is_err());
+        let empty = Histogram::default();
+        assert_eq!(empty.to_string().parse::<Histogram>().expect("a histogram"), empty);
+        for text in ["", "1", "1 1:x", "2 1:1"] {
+            assert!(text.parse::<Histogram>().is_err(), "{text}");
+        }
     }
 }
