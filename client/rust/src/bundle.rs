@@ -231,8 +231,8 @@ impl Client {
             return None;
         }
         let link = slot.into_link(false);
-        let recalled = shared.bundle.recalled();
-        let bundled = Bundled { link, lease: index, len: 0, recalled };
+        let (recalled, torn) = (shared.bundle.recalled(), shared.bundle.torn());
+        let bundled = Bundled { link, lease: index, len: 0, recalled, torn };
         let file = OpenFile { state: State::Bundled(bundled), ..file::fresh(device, inode, flags) };
         let Some(id) = self.add_file(file) else {
             // The name stays claimed: it is asked for from now on.
@@ -347,8 +347,8 @@ impl Locked {
             .make_room(self.client, connection, bundled.lease, record.encoded_len(), 0)
             .and_then(|()| bundle.push(connection, &record).ok_or(Errno::IO));
         bundle.publish(connection);
-        let is_recalled = connection.session.shared().bundle.recalled() != bundled.recalled;
-        let waited = if is_recalled { bundle.flush(self.client, bundled.lease) } else { Ok(()) };
+        let is_torn = connection.session.shared().bundle.torn() != bundled.torn;
+        let waited = if is_torn { bundle.flush(self.client, bundled.lease) } else { Ok(()) };
         let outcome = pushed.and(waited).err();
         self.owed = self.owed.or(outcome).or_else(|| bundle.owed(connection));
         bundle.leases.closed(bundled.lease);

@@ -107,6 +107,8 @@ pub(crate) struct Bundled {
     pub(crate) len: u64,
     /// How often the daemon had asked for open files when it was made.
     pub(crate) recalled: u32,
+    /// How often it had begun to make such files in steps.
+    pub(crate) torn: u32,
 }
 
 /// An open file that is read by the table of places.

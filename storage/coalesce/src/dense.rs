@@ -1,4 +1,4 @@
-//! Small files that were made, written, and closed before anybody asked for them.
+//! Small files that were made and written before anybody asked for them. Most are closed.
 
 use std::{io, ops::Range};
 
@@ -20,6 +20,8 @@ pub(super) struct Small {
     pub(super) time: Time,
     /// Its bytes, among those of all files that are made together.
     pub(super) data: Range<usize>,
+    /// It is open still: it is not at rest once it is made.
+    pub(super) is_open: bool,
 }
 
 impl Volume {

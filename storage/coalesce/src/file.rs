@@ -127,13 +127,19 @@ impl Packed {
         time: Time,
     ) -> io::Result<Self> {
         let changing = volume.begin().await?;
-        let _disturbed = volume.disturb(inode, Some(found));
-        // Open at once: its name may be removed before its record is written.
-        let file = Self::of(volume, inode, OFlags::WRONLY);
+        let (file, _disturbed) = Self::to_be(volume, inode, found);
         let permissions = mode & PERMISSIONS;
         let make = |tree: &Tree| Ok(((), tree.make_as(inode, found, REGULAR, permissions, time)?));
         volume.change_in(&changing, make).await?;
         Ok(file)
+    }
+
+    /// Opens a file of a number that was [reserved](Tree::reserve) and that is about to be made, at
+    /// once: its name may be removed before its record is written. It is hidden by its name, too,
+    /// until the second is dropped.
+    pub(super) fn to_be(volume: &Rc<Volume>, inode: u64, found: &Found) -> (Self, Disturbed) {
+        let disturbed = volume.disturb(inode, Some(found));
+        (Self::of(volume, inode, OFlags::WRONLY), disturbed)
     }
 
     /// Opens a file by its number, to write it.
@@ -159,6 +165,11 @@ impl Packed {
     pub(super) fn read_by_client(volume: &Rc<Volume>, inode: u64) -> Option<Self> {
         let live = volume.read_by_client(inode)?;
         Some(Self::of_live(volume, live, Access::of(OFlags::RDONLY)))
+    }
+
+    /// True if both are of one inode.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.live, &other.live)
     }
 
     pub(super) fn inode(&self) -> u64 {

@@ -2,20 +2,21 @@
 //!
 //! Before anything is executed that somebody waits for, all that any client has published is
 //! [taken in](Intake::take_all): so a call sees whatever was done before it, by whomever. Between
-//! calls a tick takes in what has been closed. A file that was closed is made together with others
-//! ([`Volume::take_files`]). One that is still open is made as any other when somebody may look at
-//! it, when it gets old, and when the data log has no room left behind it.
+//! calls a tick takes in what has been closed. One that is still open is made when somebody may
+//! look at it, when it gets old, and when the data log has no room left behind it. All are made
+//! together ([`batch`]), but for those whose names may be others' by then, made one by one.
 //!
 //! Names are different ones, because clients [claim](shm::Names) them. Where one is there all the
 //! same, its client has been asked to ask: the file that is there is opened then, or `EEXIST` is
 //! what it is told.
 
+mod batch;
 mod claims;
 mod source;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     io, mem,
     rc::Rc,
     slice,
@@ -23,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Handle, first};
+use executor::{Class, Handle, Instant, first};
 use rustix::{fs::OFlags, io::Errno};
 use shm::{NAME_SLOTS, NameHash, Names};
 use storage::verdict::errno;
@@ -31,8 +32,8 @@ use uring::{Buffer, Buffers};
 use wire::CreateFlags;
 
 use self::source::{Making, Source, State};
-use super::{dense::Small, file::Packed, places::Places, stream::Turn, volume::Volume};
-use crate::{bundles::Entry, clients::Clients};
+use super::{file::Packed, places::Places, stream::Turn, volume::Volume};
+use crate::clients::Clients;
 
 /// Time between two looks at what is published: what is found at one is in the multifile by the
 /// next, and no byte is to be older than 10 ms. Fewer looks take in more by as many calls.
@@ -41,7 +42,7 @@ const TICK: Duration = Duration::from_millis(4);
 const QUIET_TICKS: u32 = 3;
 /// Age from which a file that is still open is made: it was found by the last look.
 const OLD: Duration = Duration::from_millis(3);
-/// So is one if so much of the data log waits for it: one of so many parts.
+/// So is one if so much of the data log is kept for those that are: one of so many parts.
 const FULL: u64 = 2;
 /// Slots that the set of names begins with, and by what it grows: a small one stays in all caches,
 /// and each page of it costs each client a fault.
@@ -136,20 +137,39 @@ impl Intake {
         self.take(true).await;
     }
 
+    /// Has in an open file all that clients have written to it by their bundles.
+    pub(super) async fn take_of(&self, file: &Packed) {
+        let writes = |source: &Rc<RefCell<Source>>| {
+            source.try_borrow().is_ok_and(|source| source.has_open(file))
+        };
+        if self.sources.borrow().iter().any(writes) {
+            self.take_all().await;
+        }
+    }
+
     /// Takes in what is published; returns whether there was something, or is.
     pub(super) async fn take(&self, all: bool) -> bool {
         let _taken = self.turn.take().await;
         self.learn();
         let sources = self.sources.borrow().clone();
-        let mut has_come = false;
+        // What gets old meanwhile is for the next time.
+        let (now, mut has_come, mut open) = (self.handle.now(), false, Vec::new());
         for source in &sources {
             has_come |= !source.borrow().is_idle();
             self.read(source);
+            let mut due = Self::due(source, all, now);
+            due.retain(|inode| source.borrow().is_begun(*inode));
+            if !due.is_empty() {
+                // From here on its client hands each of these files over before a write returns.
+                source.borrow().entry.shared().recall();
+                self.read(source);
+            }
+            open.push(due);
         }
-        self.take_closed(&sources).await;
+        self.take_whole(&sources, &open).await;
         for source in &sources {
-            self.take_open(source, all).await;
-            source.borrow_mut().release();
+            self.take_open(source, all, now).await;
+            source.borrow_mut().release(self.handle.now());
         }
         self.forget_old();
         has_come
@@ -198,66 +218,19 @@ impl Intake {
         self.sources.borrow_mut().clear();
     }
 
-    // ---- files that are closed
-
-    /// Makes the files that were closed, those of each multifile together.
-    async fn take_closed(&self, sources: &[Rc<RefCell<Source>>]) {
-        let mut volumes: Vec<(Rc<Volume>, Batch)> = Vec::new();
-        for (index, source) in sources.iter().enumerate() {
-            let source = &mut *source.borrow_mut();
-            let whole = source.files.iter_mut().filter(|(_, file)| file.is_whole());
-            for (inode, file) in whole {
-                let is_its = |(volume, _): &(Rc<Volume>, Batch)| Rc::ptr_eq(volume, &file.volume);
-                let at = volumes.iter().position(is_its).unwrap_or_else(|| {
-                    volumes.push((Rc::clone(&file.volume), Batch::default()));
-                    volumes.len() - 1
-                });
-                let Some((volume, batch)) = volumes.get_mut(at) else { continue };
-                batch.add(volume, index, &source.entry, *inode, file);
-            }
-        }
-        for (volume, mut batch) in volumes.into_iter().filter(|(_, batch)| !batch.files.is_empty())
-        {
-            let taken = async {
-                let changing = volume.begin().await?;
-                volume.take_files(&changing, &mut batch.files, &batch.data).await
-            };
-            let taken = Box::pin(taken).await;
-            volume.show_calm();
-            if let Err(why) = taken {
-                tracing::debug!("{} files are not taken in together: {why}", batch.files.len());
-                batch.give_back(sources);
-            }
-        }
-        sources.iter().for_each(|source| source.borrow_mut().forget_taken());
-    }
-
     // ---- files that are open
 
     /// Makes files that are still open if `all`, or if it is time, and has their client hand them
     /// over: whoever dies then leaves no part of a file that was closed. Also writes what has come
     /// of those that are made, and forgets those that are closed.
-    async fn take_open(&self, source: &Rc<RefCell<Source>>, all: bool) {
-        let wanted: Vec<u64> = {
-            let (source, now) = (source.borrow(), self.handle.now());
-            let is_full = source.waiting() > source.entry.logs.data_len / FULL;
-            let all = all || is_full || source.is_over;
-            let is_due = |file: &Making| {
-                let is_old = now.saturating_since(file.since) >= OLD;
-                all || is_old || file.is_closed || !matches!(file.state, State::New)
-            };
-            source.files.iter().filter(|(_, file)| is_due(file)).map(|(inode, _)| *inode).collect()
-        };
-        let is_new = |inode: &u64| {
-            let source = source.borrow();
-            source.files.get(inode).is_some_and(|file| matches!(file.state, State::New))
-        };
-        if wanted.iter().any(is_new) {
+    async fn take_open(&self, source: &Rc<RefCell<Source>>, all: bool, now: Instant) {
+        let wanted = Self::due(source, all, now);
+        if wanted.iter().any(|inode| source.borrow().is_new(*inode)) {
             // From here on its client waits, with each of these files, for what it has published.
-            source.borrow().entry.shared().recall();
+            source.borrow().entry.shared().tear();
             self.read(source);
             // Closed before its client knew of that: who dies now is to leave all of it or nothing.
-            self.take_closed(slice::from_ref(source)).await;
+            self.take_whole(slice::from_ref(source), &[]).await;
         }
         for inode in wanted {
             self.advance(source, inode).await;
@@ -274,6 +247,18 @@ impl Intake {
             source.files.remove(&inode);
             failure.inspect(|why| self.tell(&source, *why));
         }
+    }
+
+    /// Files that are to be made, or forgotten, by now.
+    fn due(source: &Rc<RefCell<Source>>, all: bool, now: Instant) -> Vec<u64> {
+        let source = source.borrow();
+        let is_full = source.kept() > source.entry.logs.data_len / FULL;
+        let all = all || is_full || source.is_over;
+        let is_due = |file: &Making| {
+            let is_old = now.saturating_since(file.since) >= OLD;
+            all || is_old || file.is_closed || !matches!(file.state, State::New)
+        };
+        source.files.iter().filter(|(_, file)| is_due(file)).map(|(inode, _)| *inode).collect()
     }
 
     /// Makes a file if it is not made yet, and writes to it what its client has written.
@@ -360,14 +345,19 @@ impl Intake {
         inode: u64,
         flags: OFlags,
     ) -> io::Result<Packed> {
-        self.take(true).await;
+        let _taken = self.turn.take().await;
+        self.learn();
         let sources = self.sources.borrow().clone();
+        sources.iter().for_each(|source| self.read(source));
         for source in sources {
-            let mut source = source.borrow_mut();
             let is_its = |file: &Making| Rc::ptr_eq(&file.volume, volume) && !file.is_closed;
-            if !source.files.get(&inode).is_some_and(is_its) {
+            if !source.borrow().files.get(&inode).is_some_and(is_its) {
                 continue;
             }
+            // Others of its client, and of others, stay where they are: or each that is handed over
+            // would have all that are open be handed over, too.
+            self.advance(&source, inode).await;
+            let mut source = source.borrow_mut();
             return match source.files.remove(&inode).map(|file| file.state) {
                 Some(State::Open(file)) => Ok(file.reopened(flags)),
                 Some(State::Failed(why)) => Err(why.into()),
@@ -397,55 +387,6 @@ impl Intake {
         if is_recalled {
             self.take(true).await;
         }
-    }
-}
-
-/// Files that are made together, and where they come from.
-#[derive(Default)]
-struct Batch {
-    files: Vec<Small>,
-    /// Bytes of all of them.
-    data: Vec<Buffer>,
-    names: HashSet<NameHash>,
-    /// The source of each.
-    origins: Vec<usize>,
-}
-
-impl Batch {
-    /// Takes a file, if its name is free.
-    fn add(&mut self, volume: &Volume, index: usize, entry: &Entry, inode: u64, file: &mut Making) {
-        let tree = volume.tree.borrow();
-        let (folder, mode, time, start) = (file.folder, file.mode, file.time, self.data.len());
-        // One whose name only hashes as another's is made by itself.
-        let mut is_other = || self.names.insert(NameHash::new(tree.key_of(folder), &file.name));
-        if !tree.is_free_in(folder, &file.name) || !is_other() {
-            return;
-        }
-        if source::add_buffers(entry, &file.pieces, &mut self.data).is_none() {
-            self.data.truncate(start);
-            return;
-        }
-        let (data, name) = (start..self.data.len(), file.name.clone());
-        file.is_taken = true;
-        self.files.push(Small { inode, folder, name, mode, time, data });
-        self.origins.push(index);
-    }
-
-    /// The files are made one by one, and each that cannot be is told of.
-    fn give_back(self, sources: &[Rc<RefCell<Source>>]) {
-        for (Small { inode, .. }, index) in self.files.into_iter().zip(self.origins) {
-            let Some(source) = sources.get(index) else { continue };
-            if let Some(file) = source.borrow_mut().files.get_mut(&inode) {
-                file.is_taken = false;
-            }
-        }
-    }
-}
-
-impl Making {
-    /// True if all of it is published, its name is its own, and none of it is in the multifile.
-    fn is_whole(&self) -> bool {
-        self.is_closed && self.is_sure && matches!(self.state, State::New)
     }
 }
 

@@ -174,7 +174,9 @@ impl Coalesced {
 
     /// An open file, with all that was written to it.
     async fn current<'a>(&self, file: &'a Rc<Packed>) -> &'a Rc<Packed> {
-        self.taken().await;
+        if let Some(intake) = &self.intake {
+            intake.take_of(file).await;
+        }
         file
     }
 

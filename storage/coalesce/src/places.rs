@@ -100,7 +100,7 @@ impl Resting {
         if folders.is_empty() {
             return Vec::new();
         }
-        let shown = files.iter().filter(|file| folders.contains(&file.folder));
+        let shown = files.iter().filter(|file| !file.is_open && folders.contains(&file.folder));
         shown.map(|file| (file.inode, Some((file.folder, file.name.clone())))).collect()
     }
 

@@ -16,9 +16,9 @@
 //!
 //! `head` is stored with `Release` after records and bytes, and loaded with `Acquire` before them.
 //! Tails are stored with `Release` once their space may be used again, and loaded with `Acquire`
-//! before it is. `head` against `recalled` and `announced`, in both directions, is the sleeper's
-//! pattern of [`doorbell`](crate::doorbell), with its fences: the client stores `head` and then
-//! loads the flag, the daemon stores the flag and then loads `head`.
+//! before it is. `head` against `recalled`, `torn`, and `announced`, in both directions, is the
+//! sleeper's pattern of [`doorbell`](crate::doorbell), with its fences: the client stores `head`
+//! and then loads the flag, the daemon stores the flag and then loads `head`.
 
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, fence};
 
@@ -58,6 +58,7 @@ struct ControlLine {
     recalled: AtomicU32,
     announced: AtomicU32,
     error: AtomicU32,
+    torn: AtomicU32,
 }
 
 /// Where the logs of a bundle are in the arena: places, and lengths, which are powers of two.
@@ -142,6 +143,13 @@ impl Bundle {
         self.control.0.recalled.load(Ordering::Relaxed)
     }
 
+    /// How often the daemon has begun to make open files in steps: one that is closed then is whole
+    /// once the records are taken in.
+    #[must_use]
+    pub fn torn(&self) -> u32 {
+        self.control.0.torn.load(Ordering::Relaxed)
+    }
+
     /// True if the daemon has to be told that something is published; it is once the caller has
     /// done so.
     #[must_use]
@@ -194,6 +202,13 @@ impl Bundle {
     pub fn recall(&self) {
         self.control.0.recalled.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::SeqCst);
+    }
+
+    /// [Recalls](Self::recall) all open files, some of which are about to be made in steps. Look at
+    /// [`head`](Self::head) after this.
+    pub fn tear(&self) {
+        self.control.0.torn.fetch_add(1, Ordering::AcqRel);
+        self.recall();
     }
 
     /// From now on the client has to announce what it publishes. Look at [`head`](Self::head) after
@@ -284,6 +299,25 @@ mod loom_tests {
             }
             let announced = client.join().unwrap();
             assert!(seen == 2 || announced > 0, "nobody looks at {seen}");
+        });
+    }
+
+    /// A file that is made in steps: the close whose client does not wait was seen before.
+    #[test]
+    fn close_that_does_not_wait_is_seen_by_the_daemon() {
+        crate::sync::model(3, || {
+            let shared = Arc::new(Shared::default());
+            let client = {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    shared.bundle.publish(1);
+                    shared.bundle.torn()
+                })
+            };
+            shared.bundle.tear();
+            let seen = shared.bundle.head();
+            let torn = client.join().unwrap();
+            assert!(seen == 1 || torn == 1);
         });
     }
 

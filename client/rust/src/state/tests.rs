@@ -40,7 +40,7 @@ fn state(connection: &'static Connection, name: &str) -> State {
     let (descriptor, staging) = match name {
         "fresh" => return State::Fresh,
         "bundled" => {
-            return State::Bundled(Bundled { link, lease: 0, len: 0, recalled: 0 });
+            return State::Bundled(Bundled { link, lease: 0, len: 0, recalled: 0, torn: 0 });
         }
         "at rest" => {
             let seen = Seen::default();

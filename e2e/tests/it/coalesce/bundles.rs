@@ -59,7 +59,7 @@ fn small_files_need_two_system_calls_of_their_program() {
 }
 
 /// How many system calls the daemon makes while files come: each look takes in all there is by a
-/// few, and else only bytes count. Polling for whoever connects goes by time, and is not counted.
+/// few, and else only bytes count.
 #[test]
 fn small_files_need_few_system_calls_of_the_daemon() {
     /// Calls of a look and of the sleep behind it, and those of the start and of the end.
@@ -105,7 +105,6 @@ fn small_files_need_few_system_calls_of_the_daemon() {
     let Some(total) = count(" total") else {
         return skip("system calls of the daemon", "strace may not attach to it");
     };
-    let total = total - count(" epoll_pwait").unwrap_or(0);
     // As the program says.
     let len = |number: usize| 100 + number as u64 * 37 % 9000;
     let mib = (0..FILES).map(len).sum::<u64>() >> 20;

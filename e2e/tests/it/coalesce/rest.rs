@@ -31,6 +31,28 @@ fn requests(folder: &Folder, file: &Path, arguments: &[&str]) -> (String, BTreeM
     (output, counts.into_iter().filter(|(_, count)| *count > 0).collect())
 }
 
+/// A page of names is as long as a program's room for it, and no file is asked about.
+#[test]
+fn folder_is_listed_with_the_status_of_all_by_few_requests() {
+    crate::views::needs_view!();
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("system calls of a listing", "strace is missing");
+    }
+    let folder = Folder::new();
+    make(&folder);
+    let counted = folder.join("counts").display().to_string();
+    let path = local(&folder).display().to_string();
+    let list = ["strace", "-f", "-c", "-o", &counted, "ls", "-l", &path];
+    let (output, counts) = requests(&folder, &kept(&folder), &list);
+    assert_eq!(output.lines().count(), COUNT + 1);
+    assert!(counts.values().sum::<u64>() <= 20, "{counts:?}");
+    let calls = fs::read_to_string(counted).expect("counted");
+    let pages = calls.lines().find(|line| line.trim_end().ends_with(" getdents64"));
+    let pages = pages.and_then(|line| line.split_whitespace().nth(3)?.parse::<usize>().ok());
+    // Kernels before 6.16 ask for 4 KiB at a time, which is a hundred names.
+    assert!(pages.is_some_and(|pages| pages <= COUNT / 50), "{pages:?}");
+}
+
 #[test]
 fn small_files_are_read_back_with_a_request_in_a_hundred() {
     let folder = Folder::new();

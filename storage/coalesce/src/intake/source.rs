@@ -123,6 +123,25 @@ impl Source {
         self.files.iter().find(|(_, file)| is_it(file)).map(|(inode, _)| *inode)
     }
 
+    /// True if its client has an open file of the same inode as this one.
+    pub(super) fn has_open(&self, other: &Packed) -> bool {
+        let is_same = |file: &Making| match &file.state {
+            State::Open(open) => open.is_same(other),
+            _ => false,
+        };
+        self.files.values().any(is_same)
+    }
+
+    /// True if a file is not made yet.
+    pub(super) fn is_new(&self, inode: u64) -> bool {
+        self.files.get(&inode).is_some_and(|file| matches!(file.state, State::New))
+    }
+
+    /// The same of one that is open.
+    pub(super) fn is_begun(&self, inode: u64) -> bool {
+        self.is_new(inode) && self.files.get(&inode).is_some_and(|file| !file.is_closed)
+    }
+
     /// True if something is published that was not read.
     pub(super) fn has_news(&self) -> bool {
         !self.is_broken && self.entry.shared().head() != self.index_read
@@ -142,9 +161,11 @@ impl Source {
         waiting.map(|(at, _)| *at).min().unwrap_or(self.data_read)
     }
 
-    /// Bytes of the data log that wait for files.
-    pub(super) fn waiting(&self) -> u64 {
-        self.data_read - self.tail()
+    /// Bytes of the data log that stay for files that are open, once all others are taken in.
+    pub(super) fn kept(&self) -> u64 {
+        let open = self.files.values().filter(|file| !file.is_closed);
+        let first = open.filter_map(|file| file.pieces.first()).map(|(at, _)| *at).min();
+        first.map_or(0, |first| self.data_read - first)
     }
 
     /// Takes note of all that is published.
@@ -257,9 +278,15 @@ impl Source {
         }
     }
 
-    /// Gives the client back what is not needed any more.
-    pub(super) fn release(&mut self) {
+    /// Gives the client back what is not needed any more. One that had filled its log has waited
+    /// for this with the first bytes of a file, which is no older than that.
+    pub(super) fn release(&mut self, now: Instant) {
+        let was_full = self.data_read - self.data_tail > self.entry.logs.data_len / 2;
         self.data_tail = self.data_tail.max(self.tail());
+        let is_empty = |file: &&mut Making| file.len == 0 && !file.is_closed;
+        self.files.values_mut().filter(|file| was_full && is_empty(file)).for_each(|file| {
+            file.since = now;
+        });
         self.entry.shared().release(self.index_read, self.data_tail);
     }
 

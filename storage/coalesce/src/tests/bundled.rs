@@ -1,6 +1,7 @@
 //! Clients that make files by their bundles, beside calls, and beside a model.
 
 mod claims;
+mod open;
 mod readers;
 
 use std::{collections::HashMap, sync::Arc};
@@ -49,6 +50,7 @@ struct Bundled {
     name: Option<String>,
     len: usize,
     recalled: u32,
+    torn: u32,
 }
 
 /// The daemon, its clients, and what is to be there.
@@ -193,8 +195,9 @@ impl Bundles {
         maker.push(&record);
         maker.publish();
         assert!(names.are_still(before), "nobody has called");
-        let recalled = maker.segment.shared().bundle.recalled();
-        maker.open.push(Bundled { inode, name: Some(file.to_owned()), len: 0, recalled });
+        let shared = &maker.segment.shared().bundle;
+        let (recalled, torn, name) = (shared.recalled(), shared.torn(), Some(file.to_owned()));
+        maker.open.push(Bundled { inode, name, len: 0, recalled, torn });
         self.world.model.insert(file.to_owned(), Vec::new());
         self.unsure.push(file.to_owned());
     }
@@ -248,7 +251,7 @@ impl Bundles {
         let Some(file) = maker.open.pop() else { return };
         maker.push(&Record::Close { inode: file.inode });
         maker.publish();
-        if maker.segment.shared().bundle.recalled() != file.recalled {
+        if maker.segment.shared().bundle.torn() != file.torn {
             self.call(NameCall::Access { path: name("d"), mode: 0 }).expect("a folder");
         }
     }
@@ -266,7 +269,6 @@ impl Bundles {
         let (path, flags) = (name("d"), OFlags::RDWR.bits());
         let call = OpenCall { path, flags, mode: 0, inode: file.inode };
         let (open, status) = self.world.executor.run_until(files.open(call)).expect("promoted");
-        self.unsure.clear();
         assert_eq!((status.inode, status.size), (file.inode, file.len as u64));
         let bytes = self.world.bytes(10);
         self.world.write(&open, 0, &bytes);
