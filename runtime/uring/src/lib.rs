@@ -13,6 +13,7 @@
 
 mod batch;
 mod crowd;
+mod direct;
 mod engine;
 mod engines;
 mod entry;
@@ -21,6 +22,7 @@ mod foreign;
 mod inline;
 mod kernel_tick;
 mod lock;
+mod long;
 mod memory;
 mod message;
 mod mounts;
@@ -40,6 +42,7 @@ mod transfer;
 mod umask;
 mod vectors;
 mod waiting;
+mod ways;
 
 pub use engines::{Choice, Counters, Engines};
 pub use file::{File, note_elsewhere};
