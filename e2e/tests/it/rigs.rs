@@ -36,7 +36,7 @@ const HYBRID: &str = "/**=hybrid";
 const DELEGATE: &str = "/**=delegate";
 
 /// A mounted file system; unmounted, and its servers ended, when this goes.
-struct Rig {
+pub(crate) struct Rig {
     script: PathBuf,
     folder: PathBuf,
 }
@@ -44,7 +44,7 @@ struct Rig {
 impl Rig {
     /// `None`, loudly, where this machine cannot have it.
     #[track_caller]
-    fn start(folder: &Folder, name: &str, argument: &str) -> Option<Self> {
+    pub(crate) fn start(folder: &Folder, name: &str, argument: &str) -> Option<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("rigs").join(format!("{name}.sh"));
         let rig = Self { script, folder: folder.join(format!("rig-{name}")) };
         let output = run(rig.command("start").arg(argument), TIME_MAX);
@@ -57,7 +57,7 @@ impl Rig {
         Some(rig)
     }
 
-    fn mount(&self) -> PathBuf {
+    pub(crate) fn mount(&self) -> PathBuf {
         self.folder.join("mnt")
     }
 
@@ -76,7 +76,7 @@ impl Rig {
 
     /// Stops it; the number of requests of each kind, if it counts them.
     #[track_caller]
-    fn stop(self) -> BTreeMap<String, u64> {
+    pub(crate) fn stop(self) -> BTreeMap<String, u64> {
         succeed(&mut self.command("stop"), TIME_MAX);
         assert!(!self.folder.exists(), "something is left behind");
         let counts = self.folder.with_extension("counts");

@@ -9,6 +9,7 @@
 //!
 //! Calls go to threads, and so does all that says ring where io_uring is not to be had, or has no
 //! worker for it. The writes of a device that proved slow go to threads for a second; see `slow`.
+//! Long streams to local files may pass by the page cache; see `ways`.
 
 mod route;
 
@@ -28,6 +29,7 @@ use crate::{
     slow::SlowDevices,
     threads::{ANY_DEVICE, PROGRAMS, Threads},
     waiting::{Completion, Waiting},
+    ways::Ways,
 };
 
 /// Most operations in flight that do not go to threads, but for detached ones: as many as fit in
@@ -77,6 +79,7 @@ struct State {
     ring: Result<Ring, NoRing>,
     threads: Threads,
     slow: SlowDevices,
+    ways: Ways,
     counters: Counters,
     /// Which engine is reaped first, so that none uses up the budget of every visit.
     first: usize,
@@ -106,6 +109,7 @@ impl Engines {
             ring,
             threads: Threads::new(thread_count, events.unparker()),
             slow: SlowDevices::default(),
+            ways: Ways::default(),
             counters: Counters::default(),
             first: 0,
         };

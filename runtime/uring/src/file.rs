@@ -11,10 +11,14 @@ use rustix::fs::{
     AtFlags, FileType, OFlags, StatxFlags, fcntl_getfl, fstat, fstatfs, makedev, statx,
 };
 
+use crate::long::Long;
+
 /// A file of the [`Engines`](crate::Engines). Cheap to clone; closed when the last clone and the
 /// last operation on it are gone.
 #[derive(Clone, Debug)]
 pub struct File {
+    /// Of a file that may be written past the page cache; before `fd`, to be closed first.
+    long: Option<Arc<Long>>,
     fd: Arc<OwnedFd>,
     storage: Storage,
     inode: u64,
@@ -63,7 +67,8 @@ impl File {
             false => (Kind::Other, false),
         };
         let storage = Storage { kind, device, is_local };
-        Ok(Self { fd, storage, inode, is_regular })
+        let long = (kind == Kind::Cached).then(|| Arc::new(Long::new(device, inode)));
+        Ok(Self { long, fd, storage, inode, is_regular })
     }
 
     /// Its device's number, as `stat(2)` tells it.
@@ -95,6 +100,19 @@ impl File {
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.storage.is_local
+    }
+
+    /// Leaves the file to the page cache for as long as it is open: somebody else reads or writes
+    /// it meanwhile.
+    pub fn leave_direct(&self) {
+        if let Some(long) = &self.long {
+            long.leave();
+        }
+    }
+
+    /// Its progress as a stream, if it may be written past the page cache.
+    pub(crate) fn long(&self) -> Option<&Long> {
+        self.long.as_deref()
     }
 
     /// The descriptor, if nobody else has it.

@@ -13,6 +13,7 @@
 
 mod batch;
 mod crowd;
+mod direct;
 mod engine;
 mod engines;
 mod entry;
@@ -20,6 +21,7 @@ mod file;
 mod foreign;
 mod inline;
 mod lock;
+mod long;
 mod memory;
 mod message;
 mod mounts;
@@ -40,6 +42,7 @@ mod transfer;
 mod umask;
 mod vectors;
 mod waiting;
+mod ways;
 
 pub use engines::{Choice, Counters, Engines};
 pub use file::{File, note_elsewhere};

@@ -37,6 +37,8 @@ pub struct Pool {
 struct Shared {
     heap: Arc<Heap>,
     buffer_len: usize,
+    /// Where in its pages a buffer begins.
+    lead: usize,
     buffer_count: usize,
     state: Mutex<State>,
 }
@@ -67,7 +69,8 @@ impl Pool {
     /// `buffer_count` page-aligned buffers of `buffer_len` bytes, all resident from the start.
     #[must_use]
     pub fn new(buffer_len: usize, buffer_count: usize) -> Self {
-        let pool = Self::of(Heap::huge(room(buffer_len, buffer_count)), buffer_len, buffer_count);
+        let pool =
+            Self::of(Heap::huge(room(buffer_len, buffer_count)), 0, buffer_len, buffer_count);
         let heap = &pool.shared.heap;
         // Fresh zero pages are not there before they are written.
         heap.bytes().iter().step_by(PAGE_LEN).for_each(|byte| byte.store(0, Ordering::Relaxed));
@@ -78,19 +81,28 @@ impl Pool {
     /// space has no room for all.
     #[must_use]
     pub fn reserve(buffer_len: usize, buffer_count: usize) -> Self {
-        match Heap::try_new(room(buffer_len, buffer_count)) {
-            Some(heap) => Self::of(heap, buffer_len, buffer_count),
-            None if buffer_count > 1 => Self::reserve(buffer_len, buffer_count / 2),
-            None => Self::of(Heap::new(room(buffer_len, 1)), buffer_len, 1),
+        Self::reserve_aligned_at(0, buffer_len, buffer_count)
+    }
+
+    /// The same; byte `aligned_at` of each buffer, within its first page, begins a page.
+    #[must_use]
+    pub fn reserve_aligned_at(aligned_at: usize, buffer_len: usize, buffer_count: usize) -> Self {
+        let lead = aligned_at.next_multiple_of(PAGE_LEN) - aligned_at;
+        match Heap::try_new(room(lead + buffer_len, buffer_count)) {
+            Some(heap) => Self::of(heap, lead, buffer_len, buffer_count),
+            None if buffer_count > 1 => {
+                Self::reserve_aligned_at(aligned_at, buffer_len, buffer_count / 2)
+            }
+            None => Self::of(Heap::new(room(lead + buffer_len, 1)), lead, buffer_len, 1),
         }
     }
 
-    fn of(heap: Heap, buffer_len: usize, buffer_count: usize) -> Self {
+    fn of(heap: Heap, lead: usize, buffer_len: usize, buffer_count: usize) -> Self {
         let heap = Arc::new(heap);
         let free = Vacancies::new(buffer_count);
         let state = State { free, members: 0, waiting: VecDeque::new(), next_number: 0 };
         let state = Mutex::new(state);
-        let shared = Arc::new(Shared { heap, buffer_len, buffer_count, state });
+        let shared = Arc::new(Shared { heap, lead, buffer_len, buffer_count, state });
         Self { shared, member: None }
     }
 
@@ -266,7 +278,8 @@ struct Slot {
 
 impl Memory for Slot {
     fn bytes(&self) -> &[AtomicU8] {
-        let start = self.index * self.shared.buffer_len.next_multiple_of(PAGE_LEN);
+        let Shared { lead, buffer_len, .. } = *self.shared;
+        let start = self.index * (lead + buffer_len).next_multiple_of(PAGE_LEN) + lead;
         let rest = self.shared.heap.bytes().get(start..).unwrap_or_default();
         rest.get(..self.shared.buffer_len).unwrap_or(rest)
     }

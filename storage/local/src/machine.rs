@@ -70,6 +70,7 @@ impl Machine {
     ///
     /// Those of reading.
     pub async fn fetch(&self, file: &uring::File, at: u64, len: usize) -> io::Result<usize> {
+        file.leave_direct();
         self.engines.fetch(file, at, len).await
     }
 
@@ -138,11 +139,12 @@ impl Storage for Machine {
     }
 
     async fn read(&self, file: &uring::File, at: u64, into: Buffers) -> io::Result<usize> {
+        file.leave_direct();
         self.engines.read(file, at, into).await
     }
 
     async fn write(&self, file: &uring::File, at: u64, from: Buffers) -> io::Result<usize> {
-        self.engines.write(file, at, from).await
+        self.engines.write_long(file, at, from).await
     }
 
     async fn sync(&self, file: &uring::File, data_only: bool) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Which engine executes what, and what has to be had for that first.
 
 use executor::{Credit, Credits};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Engines, State};
 use crate::{
@@ -8,6 +9,7 @@ use crate::{
     file::{Kind, Storage},
     operation::Operation,
     threads::ANY_DEVICE,
+    ways::{Way, memory_is_dirty},
 };
 
 /// Operations that may be in flight for one device on threads. Who waits for one that stands still
@@ -82,6 +84,20 @@ impl Engines {
         let mut state = self.0.state.borrow_mut();
         let route = state.route(storage, operation, &self.0.handle);
         state.rights.of(route, storage).cloned()
+    }
+}
+
+impl Engines {
+    /// The way of a long stream's write of `len` bytes to `device`.
+    pub(crate) fn way(&self, device: u64, len: u64) -> Way {
+        let mut state = self.0.state.borrow_mut();
+        let State { choice, ring, slow, ways, .. } = &mut *state;
+        if ring.is_err() || *choice == Choice::Threads {
+            return Way::Cached;
+        }
+        let cpu = || clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default();
+        let is_pressed = || slow.contains(device, &self.0.handle) || memory_is_dirty();
+        ways.take(device, len, self.0.handle.now(), cpu, is_pressed)
     }
 }
 

@@ -65,7 +65,10 @@ pub(crate) struct Room {
 impl Room {
     /// Room for so many large payloads.
     pub(crate) fn new(count: usize) -> Self {
-        Self { pool: Pool::reserve(BODY_LEN_MAX, count), stages: Stages::default() }
+        Self {
+            pool: Pool::reserve_aligned_at(LONG_START_LEN, BODY_LEN_MAX, count),
+            stages: Stages::default(),
+        }
     }
 
     /// The same, for connections that receive in turns.
