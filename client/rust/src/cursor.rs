@@ -88,12 +88,14 @@ impl Cursor {
 
     /// Moves it back to where a short write has ended, unless a signal handler has moved it on.
     pub(crate) fn retreat(&self, from: u64, to: u64) {
+        debug_assert!(to <= from, "no more is written than was reserved");
         self.at.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).ok();
     }
 
     /// Moves it by one instruction of this core; `None` if a signal handler came in between.
     #[inline]
     pub(crate) fn move_on(&self, from: u64, to: u64) -> Option<()> {
+        debug_assert!(from <= to, "a write moves the position on");
         shm::exchange(&self.at, from, to).ok().map(drop)
     }
 
