@@ -155,7 +155,8 @@ impl Cost {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let cost = ns.saturating_mul(1024) / len.max(1);
         self.samples = self.samples.saturating_add(1);
-        let (before, weight) = (u64::from(self.mean), self.samples.min(Self::WEIGHT).into());
+        let weight = u64::from(self.samples.min(Self::WEIGHT));
+        let before = u64::from(self.mean);
         let cost = if self.samples == 1 { cost } else { cost.min(before * 2) };
         let cost = cost.min(u32::MAX.into());
         self.mean = u32::try_from((before * (weight - 1) + cost) / weight).unwrap_or(u32::MAX);
