@@ -71,11 +71,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     // Nobody means to withhold from the daemon what it makes for itself.
     let mask = umask(Mode::empty()).difference(Mode::RWXU);
     umask(mask);
-    let key = config.remote.as_ref().map(|remote| {
-        let given = Given::ClientKey(remote.key.clone().unwrap_or_default());
-        Key::given(remote.key.as_deref(), Key::read).map_err(Error::unusable(given))
-    });
-    let key = key.transpose()?;
+    let key = client_key(&config)?;
     let (job, job_fd, _place, listening) = occupy(&mut config)?;
     let seats = Seats::new(&config);
     let (first_count, core_count) = (seats.count(), seats.most());
@@ -100,9 +96,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
         first.reach_server(&mut hall, launcher.as_ref(), mask)?;
     }
     let others = Rc::new(Others { hall: hall.clone(), threads: RefCell::default() });
-    for index in 1..first_count {
-        others.start(index)?;
-    }
+    (1..first_count).try_for_each(|index| others.start(index))?;
     let tops = first.tops(&hall.config);
     let attendance = Rc::new(Attendance::default());
     let listener = Rc::new(Listener {
@@ -143,6 +137,13 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
     Ok(loss.told_in(status::summary(&hall.node, ended.iter())))
+}
+
+/// The key of the server of mapped folders, if there is one.
+fn client_key(config: &Config) -> Result<Option<Key>, Error> {
+    let Some(remote) = &config.remote else { return Ok(None) };
+    let given = Given::ClientKey(remote.key.clone().unwrap_or_default());
+    Key::given(remote.key.as_deref(), Key::read).map(Some).map_err(Error::unusable(given))
 }
 
 /// The state that the executors of a daemon of this configuration share.

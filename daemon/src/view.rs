@@ -245,6 +245,7 @@ impl View {
             | Settings::BIG_WRITES
             | Settings::FLOCK_LOCKS
             | Settings::INVALIDATE
+            | Settings::ASYNC_DIRECT
             | Settings::PARALLEL_FOLDERS
             | Settings::MAX_PAGES
             | Settings::EXTENDED

@@ -27,6 +27,8 @@ impl Settings {
     pub const BIG_WRITES: u64 = 1 << 5;
     /// Locks of `flock(2)` come here.
     pub const FLOCK_LOCKS: u64 = 1 << 10;
+    /// Reads and writes of asynchronous I/O past the page cache need not wait for each other.
+    pub const ASYNC_DIRECT: u64 = 1 << 15;
     /// Drop what is cached of a file whose size or time has changed.
     pub const INVALIDATE: u64 = 1 << 12;
     /// Lookups and listings in one folder at a time.
