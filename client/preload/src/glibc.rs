@@ -1,4 +1,4 @@
-//! What this library knows of glibc beyond its headers: how a stream lies in memory, what stands
+//! Knowledge of glibc beyond its headers: how a stream lies in memory, what stands
 //! for a stream without a descriptor, and what it keeps for wide characters.
 //!
 //! Nothing here is promised by glibc. A [`Stream`] of which more is used than C's own functions has
@@ -324,7 +324,7 @@ impl<'a> Stream<'a> {
         head.orientation = 0;
     }
 
-    /// What it was given for wide characters.
+    /// Memory that it was given for wide characters.
     ///
     /// # Safety
     ///
@@ -336,7 +336,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What a stream was given for wide characters; freed when it is dropped, after the stream.
+/// Memory of a stream for wide characters; freed when it is dropped, after the stream.
 pub(crate) struct Wide(*mut c_void);
 
 impl Wide {
@@ -350,7 +350,7 @@ impl Drop for Wide {
     }
 }
 
-/// What glibc calls in place of the kernel, with the cookie first.
+/// Functions that glibc calls in place of the kernel, with the cookie first.
 #[repr(C)]
 pub(crate) struct Callbacks {
     pub(crate) read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,

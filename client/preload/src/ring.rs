@@ -1,7 +1,7 @@
-//! Rings of io_uring. What a program asks for by one stands in memory, and liburing makes its system
-//! calls by instruction: nobody sees which files it works on. So from its first ring on a process
-//! has its remote files as real descriptors of their folders' views; a ring of liburing's, or one
-//! that a thread of the kernel's looks at, has the files of this node left to the kernel, too.
+//! Rings of io_uring. Requests stand in memory, and liburing makes its system calls by instruction:
+//! nobody sees which files a ring works on. So from its first ring on a process has its remote files
+//! as real descriptors of their folders' views; a ring of liburing's, or one that a thread of the
+//! kernel's looks at, has the files of this node left to the kernel, too.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -13,14 +13,16 @@ use crate::{
 
 /// `IORING_SETUP_SQPOLL`.
 const IS_POLLED: u32 = 2;
-/// What is said where there is no liburing: a program may look for one by a weak symbol.
+/// Answer where there is no liburing: a program may look for one by a weak symbol.
 const MISSING: c_int = -libc::ENOSYS;
 
 interpose! {
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
         leave_all();
         next!(
-            @younger io_uring_queue_init(entries => c_uint, ring => *mut c_void, flags => c_uint) -> c_int
+            @younger io_uring_queue_init(
+                entries => c_uint, ring => *mut c_void, flags => c_uint,
+            ) -> c_int
         )
         .unwrap_or(MISSING)
     }

@@ -40,7 +40,7 @@ pub trait SharedSource: Send + Sync {
     fn attend(&self, by: Attendant) -> Armed;
 }
 
-/// Who looks at a [`SharedSource`].
+/// Party that looks at a [`SharedSource`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attendant {
     /// Its core, which runs.

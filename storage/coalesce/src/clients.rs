@@ -18,9 +18,9 @@ use crate::bundles::Bundles;
 #[derive(Debug)]
 pub struct Clients {
     job: shm::Job,
-    /// What they make.
+    /// Files that they make.
     pub bundles: Bundles,
-    /// What they get.
+    /// Descriptors that they get.
     pub shares: Shares,
     /// Files they made that could not be written.
     errors: AtomicU64,

@@ -37,7 +37,7 @@ struct Opened {
     inode: u64,
     file: Packed,
     appends: bool,
-    /// What was taken of it.
+    /// Part of it that was taken.
     pieces: Vec<(u64, u64)>,
     _disturbed: Disturbed,
 }
