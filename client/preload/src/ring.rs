@@ -1,7 +1,7 @@
 //! Rings of io_uring. Requests stand in memory, and liburing makes its system calls by instruction:
-//! nobody sees which files a ring works on. So from its first ring on a process has its remote files
-//! as real descriptors of their folders' views; a ring of liburing's, or one that a thread of the
-//! kernel's looks at, has the files of this node left to the kernel, too.
+//! nobody sees which files a ring works on. So from its first ring on a process has its remote
+//! files as real descriptors of their folders' views; a ring of liburing's, or one that a thread of
+//! the kernel's looks at, has the files of this node left to the kernel, too.
 
 use core::ffi::{c_int, c_uint, c_void};
 
