@@ -183,7 +183,7 @@ requests! {
         file: u32 = File,
     };
     /// Checks that the file can have a position, which is the client's; completes with it.
-    SetPosition = 8, "set_position", once {
+    SetPosition = 8, "set_position", twice {
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
@@ -195,7 +195,7 @@ requests! {
         upto: u64 = A,
     };
     /// Replaces the file's drained staging log.
-    Attach = 10, "attach", once {
+    Attach = 10, "attach", twice {
         file: u32 = File,
         /// Start of the new log.
         arena_at: u64 = A,
@@ -375,19 +375,19 @@ requests! {
         file: u32 = File,
     };
     /// Drains the file; completes with its size.
-    FindEnd = 40, "find_end", once {
+    FindEnd = 40, "find_end", twice {
         /// Slot.
         file: u32 = File,
     };
     /// Drains the file; completes with the position of the first data from `at` on.
-    FindData = 41, "find_data", once {
+    FindData = 41, "find_data", twice {
         /// Slot.
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
     };
     /// Drains the file; completes with the position of the first hole from `at` on.
-    FindHole = 42, "find_hole", once {
+    FindHole = 42, "find_hole", twice {
         /// Slot.
         file: u32 = File,
         /// Bytes from the start.
