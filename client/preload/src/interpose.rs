@@ -63,7 +63,8 @@ macro_rules! interpose {
 
 /// Calls the function that ours stands before: libc's, or another preloaded library's. With
 /// `@variadic`, one that C declares with `...` behind the arguments before the semicolon; with
-/// `@younger`, one that only younger C libraries have, and the answer is an [`Option`].
+/// `@younger`, one that only younger C libraries have, and the answer is an [`Option`]; with
+/// `@unkept`, one of a library that may come and go, looked up each time.
 macro_rules! next {
     (@variadic $name:ident($($arg:expr => $type:ty),+; $($more:expr),+) -> $return:ty) => {
         core::mem::transmute::<
@@ -74,6 +75,15 @@ macro_rules! next {
     (@younger $name:ident($($arg:expr => $type:ty),* $(,)?) -> $return:ty) => {{
         let (place, name) = $crate::interpose::next!(@place $name);
         place.look(name).map(|found| {
+            core::mem::transmute::<
+                *mut core::ffi::c_void,
+                unsafe extern "C" fn($($type),*) -> $return,
+            >(found.as_ptr())($($arg),*)
+        })
+    }};
+    (@unkept $name:ident($($arg:expr => $type:ty),* $(,)?) -> $return:ty) => {{
+        let (_, name) = $crate::interpose::next!(@place $name);
+        $crate::elf::next(name).map(|found| {
             core::mem::transmute::<
                 *mut core::ffi::c_void,
                 unsafe extern "C" fn($($type),*) -> $return,

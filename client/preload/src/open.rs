@@ -74,7 +74,7 @@ pub(crate) fn open_how(
     len: usize,
 ) -> Outcome<c_int> {
     if remote(dir, path).is_some() {
-        let whole = how.get().filter(|_| len == size_of::<libc::open_how>());
+        let whole = (len == size_of::<libc::open_how>()).then(|| how.get()).flatten();
         let how = whole.filter(|how| how.resolve == 0);
         let how = how.ok_or(Errno::NOSYS)?;
         let flags = c_int::try_from(how.flags).map_err(|_| Errno::INVAL)?;

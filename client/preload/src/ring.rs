@@ -18,53 +18,48 @@ const MISSING: c_int = -libc::ENOSYS;
 
 interpose! {
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
-        leave_all();
-        next!(
-            @younger io_uring_queue_init(
+        begun(next!(
+            @unkept io_uring_queue_init(
                 entries => c_uint, ring => *mut c_void, flags => c_uint,
             ) -> c_int
-        )
-        .unwrap_or(MISSING)
+        ))
     }
 
     fn io_uring_queue_init_params(
         entries: c_uint, ring: *mut c_void, settings: *mut c_void,
     ) -> c_int {
-        leave_all();
-        next!(
-            @younger io_uring_queue_init_params(
+        begun(next!(
+            @unkept io_uring_queue_init_params(
                 entries => c_uint, ring => *mut c_void, settings => *mut c_void,
             ) -> c_int
-        )
-        .unwrap_or(MISSING)
+        ))
     }
 
     fn io_uring_queue_init_mem(
         entries: c_uint, ring: *mut c_void, settings: *mut c_void, place: *mut c_void, len: usize,
     ) -> c_int {
-        leave_all();
-        next!(
-            @younger io_uring_queue_init_mem(
+        begun(next!(
+            @unkept io_uring_queue_init_mem(
                 entries => c_uint, ring => *mut c_void, settings => *mut c_void,
                 place => *mut c_void, len => usize,
             ) -> c_int
-        )
-        .unwrap_or(MISSING)
+        ))
     }
 
     // liburing's, which returns the error.
     fn io_uring_setup(entries: c_uint, settings: *mut c_void) -> c_int {
-        leave_all();
-        next!(@younger io_uring_setup(entries => c_uint, settings => *mut c_void) -> c_int)
-            .unwrap_or(MISSING)
+        begun(next!(@unkept io_uring_setup(entries => c_uint, settings => *mut c_void) -> c_int))
     }
 }
 
-fn leave_all() {
-    if let Some(client) = client() {
+/// Leaves everything to the kernel once there is a ring.
+fn begun(ring: Option<c_int>) -> c_int {
+    let ring = ring.unwrap_or(MISSING);
+    if let Some(client) = client().filter(|_| ring >= 0) {
         client.leave_all();
         client.leave_remote();
     }
+    ring
 }
 
 /// As `io_uring_setup(2)`. Of a ring that a thread of the kernel's looks at there will be no call.

@@ -19,8 +19,9 @@ use crate::{
     program::Text,
 };
 
-/// Names of libc's libraries, also of its parts before glibc 2.34.
-const LIBC: [&[u8]; 6] = [b"libc.so", b"libc-", b"libpthread", b"librt", b"libc.musl", b"ld-musl"];
+/// Names of libc's libraries, also of its parts before glibc 2.34, and of liburing.
+const LIBC: [&[u8]; 7] =
+    [b"libc.so", b"libc-", b"libpthread", b"librt", b"libc.musl", b"ld-musl", b"liburing"];
 
 interpose! {
     // These are a jump: libc takes its caller's address from the stack.

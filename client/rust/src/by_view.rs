@@ -10,7 +10,10 @@
 //! Without a view these calls fail, and the job's summary says so: what the kernel would find
 //! instead is the folder that the view hides.
 
-use core::{ffi::CStr, sync::atomic::Ordering};
+use core::{
+    ffi::CStr,
+    sync::atomic::{Ordering, fence},
+};
 
 use rustix::{
     fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
@@ -47,9 +50,12 @@ impl Client {
     /// Leaves every remote file that the program has open, or will open, to its view: system calls
     /// that nobody sees may be asked to work on any of them. What has no view stays as it is.
     pub fn leave_remote(&'static self) {
-        if !self.has_remote() || self.leaves_remote.swap(true, Ordering::AcqRel) {
+        if !self.has_remote() {
             return;
         }
+        self.leaves_remote.store(true, Ordering::Relaxed);
+        // A thread that opens one meanwhile sees the mark, or its file is found here.
+        fence(Ordering::SeqCst);
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked(fd, id) else { continue };
             if file.state.is_remote() {
@@ -58,9 +64,12 @@ impl Client {
         }
     }
 
-    /// True of a remote path that is opened in its view.
-    pub(crate) fn opens_in_view(&'static self, path: &AbsolutePath) -> bool {
-        self.leaves_remote.load(Ordering::Acquire) && self.view_of(path).is_ok()
+    /// Leaves a remote file that was just opened to its view, if every one is.
+    pub(crate) fn leave_opened(&'static self, fd: RawFd) {
+        fence(Ordering::SeqCst);
+        if self.leaves_remote.load(Ordering::Relaxed) {
+            self.leave(fd, Reason::Unsupported);
+        }
     }
 
     /// A descriptor of a remote file for the kernel to read it by, beside the program's own.

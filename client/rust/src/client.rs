@@ -45,7 +45,7 @@ pub struct Client {
     pub(crate) locked: Marks,
     /// True if every file is detached from its open on.
     pub(crate) leaves_all: AtomicBool,
-    /// True if every remote file is opened in its view.
+    /// True if every remote file is left to its view from its open on.
     pub(crate) leaves_remote: AtomicBool,
     /// A device whose files are not those of a view.
     pub(crate) plain_device: AtomicU64,

@@ -78,11 +78,12 @@ impl Client {
                 self.leave_number(path);
                 None
             }
-            (Some(Policy::Remote), Some(resolved)) if !self.opens_in_view(resolved) => {
+            (Some(Policy::Remote), Some(resolved)) => {
                 // A link is not the last part of such a name.
                 let is_passed = [&b"/"[..], b"/."].iter().any(|end| path.to_bytes().ends_with(end));
                 let ignored = if is_passed { OFlags::NOFOLLOW } else { OFlags::empty() };
                 let opened = self.open_remote(path, resolved, flags - ignored, mode);
+                let opened = opened.inspect(|&fd| self.leave_opened(fd));
                 self.unless_elsewhere(resolved, Some(opened))
             }
             (Some(Policy::Delegate), Some(resolved)) if !self.leaves_all() => {
