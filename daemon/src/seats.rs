@@ -64,11 +64,11 @@ impl Seats {
         self.most
     }
 
-    /// The next executor, if it is time to start it: those that run have as many sessions as they
-    /// serve well.
+    /// The next executor, if it is time to start it: before those that run have as many sessions as
+    /// they serve well, for the ranks of a job come within milliseconds.
     pub(crate) fn wanted(&self) -> Option<usize> {
-        let is_full = self.taken.iter().all(|taken| *taken >= self.few);
-        (is_full && self.count() < self.most).then_some(self.count())
+        let is_filling = self.taken.iter().all(|taken| *taken >= self.few.div_ceil(2));
+        (is_filling && self.count() < self.most).then_some(self.count())
     }
 
     /// The next executor runs.
@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn next_executor_is_wanted_once_those_that_run_have_their_few() {
+    fn next_executor_is_wanted_before_those_that_run_have_their_few() {
         let mut seats = Seats { taken: vec![0], few: FEW, most: 2 };
-        (1..FEW).for_each(|_| take(&mut seats));
+        (1..FEW / 2).for_each(|_| take(&mut seats));
         assert_eq!(seats.wanted(), None);
         take(&mut seats);
         assert_eq!(seats.wanted(), Some(1));
-        take(&mut seats); // Before it runs.
+        (0..=FEW / 2).for_each(|_| take(&mut seats)); // Before it runs.
         seats.open();
         assert_eq!((seats.take(), seats.wanted(), &*seats.taken), (1, None, &[9, 1][..]));
         let mut seats = Seats { taken: vec![FEW], few: FEW, most: 2 };

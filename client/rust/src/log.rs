@@ -49,8 +49,8 @@ pub(crate) struct Log {
     pub(crate) device: u64,
     /// Average cost of its drains.
     pub(crate) drain_cost: Cost,
-    /// Longer writes that went past it since they were last compared with its drains.
-    pub(crate) passed: Passed,
+    /// How long longer writes have gone the way that they go.
+    pub(crate) compared: Compared,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,
     /// End of the last staged write that a trace shows; 0 once it is drained.
@@ -70,21 +70,21 @@ impl Log {
     }
 
     /// True if a longer write of `len` bytes costs less, at `direct`, than to copy and to drain it,
-    /// as measured. What both cost changes while memory fills, so after some bytes that went past
-    /// the log a few drains are measured again.
-    pub(crate) fn is_dearer_than(&mut self, direct: Cost, len: u64) -> bool {
-        if !self.is_own() || !direct.is_known() || !self.drain_cost.is_known() {
+    /// as measured. What either costs changes while memory fills, so the one that is not in use is
+    /// measured again after some bytes.
+    pub(crate) fn is_dearer_than(&mut self, direct: &mut Cost, len: u64) -> bool {
+        if !self.is_own() || !self.drain_cost.is_known() {
             return false;
         }
-        if direct.mean > self.drain_cost.mean.saturating_add(Cost::COPY) {
-            self.passed = Passed::default();
-            return false;
+        if !direct.is_known() {
+            return true;
         }
-        if self.passed.add(len) {
-            self.drain_cost = Cost::UNKNOWN;
-            return false;
+        let is_dear = direct.mean <= self.drain_cost.mean.saturating_add(Cost::COPY);
+        if !self.compared.is_time(is_dear, len) {
+            return is_dear;
         }
-        true
+        *if is_dear { &mut self.drain_cost } else { direct } = Cost::UNKNOWN;
+        !is_dear
     }
 
     /// Remembers that `len` bytes at `at` were staged.
@@ -103,33 +103,37 @@ impl Log {
     }
 }
 
-/// Longer writes that go past a log, until its drains are measured again.
+/// How long a file's longer writes have gone one of two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Passed {
-    /// KiB since then.
+pub(crate) struct Compared {
+    /// KiB since the other way was measured.
     len: u32,
-    /// After how many KiB: twice as many each time that nothing has changed.
-    until: u32,
+    /// MiB after which it is measured again: twice as many each time that nothing has changed.
+    until: u16,
+    is_direct: bool,
 }
 
-impl Passed {
-    /// Least and most KiB between two measurements, each of which stages 1 MiB.
-    const BETWEEN: (u32, u32) = (4 << 10, 64 << 10);
+impl Compared {
+    /// Least and most MiB between two measurements, which stage 1 MiB or write 4 times directly.
+    const BETWEEN: (u16, u16) = (4, 64);
 
-    /// Counts `len` bytes; true if it is time to measure.
-    fn add(&mut self, len: u64) -> bool {
+    /// Counts `len` bytes that go one way; true if it is time to measure the other.
+    fn is_time(&mut self, is_direct: bool, len: u64) -> bool {
+        if is_direct != self.is_direct {
+            *self = Self { is_direct, ..Self::default() };
+        }
         self.len = self.len.saturating_add(u32::try_from(len >> 10).unwrap_or(u32::MAX));
-        let is_time = self.len >= self.until;
+        let is_time = self.len >= u32::from(self.until) << 10;
         if is_time {
-            *self = Self { len: 0, until: (2 * self.until).min(Self::BETWEEN.1) };
+            *self = Self { len: 0, until: (2 * self.until).min(Self::BETWEEN.1), is_direct };
         }
         is_time
     }
 }
 
-impl Default for Passed {
+impl Default for Compared {
     fn default() -> Self {
-        Self { len: 0, until: Self::BETWEEN.0 }
+        Self { len: 0, until: Self::BETWEEN.0, is_direct: false }
     }
 }
 
@@ -181,7 +185,7 @@ mod tests {
             is_refused: false,
             device: 7,
             drain_cost: Cost::UNKNOWN,
-            passed: Passed::default(),
+            compared: Compared::default(),
             kicked: 0,
             traced_to: 0,
             counted: 0,
@@ -216,22 +220,26 @@ mod tests {
             cost
         };
         let mut log = log();
-        assert!(!log.is_dearer_than(cost(100), WRITE), "no drain is known");
-        log.drain_cost = cost(100);
-        assert!(!log.is_dearer_than(Cost::UNKNOWN, WRITE));
-        assert!(!log.is_dearer_than(cost(200), WRITE));
+        let (mut fast, mut slow) = (cost(200), cost(400));
+        assert!(!log.is_dearer_than(&mut fast, WRITE), "no drain is known");
+        log.drain_cost = cost(300);
+        assert!(log.is_dearer_than(&mut { Cost::UNKNOWN }, WRITE), "is measured");
         for mib in [4, 8, 16] {
             log.drain_cost = cost(300);
-            let count = (1..).find(|_| !log.is_dearer_than(cost(200), WRITE)).expect("at last");
+            let count = (1..).find(|_| !log.is_dearer_than(&mut fast, WRITE)).expect("at last");
             assert_eq!(count * WRITE / MIB, mib, "less and less often");
             assert!(!log.drain_cost.is_known(), "drains are measured");
         }
-        log.drain_cost = cost(100);
-        assert!(!log.is_dearer_than(cost(200), WRITE), "and it has changed");
-        assert_eq!(log.passed, Passed::default());
+        log.drain_cost = cost(300);
+        for mib in [4, 8, 16] {
+            let count = (1..).find(|_| log.is_dearer_than(&mut slow, WRITE)).expect("at last");
+            assert_eq!(count * WRITE / MIB, mib, "and so the other way round");
+            assert!(!slow.is_known(), "direct writes are measured");
+            slow = cost(400);
+        }
         log.drains = Drains::Ahead;
         log.drain_cost = cost(300);
-        assert!(!log.is_dearer_than(cost(200), WRITE), "the daemon copies it anyway");
+        assert!(!log.is_dearer_than(&mut fast, WRITE), "the daemon copies it anyway");
     }
 
     #[test]

@@ -296,12 +296,13 @@ impl Locked {
         if is_large {
             return (waits || !self.stages_large(len)).then_some(Reason::Large);
         }
-        let direct = self.write_cost;
-        let (_, log) = self.state.staging()?;
+        let file = &mut *self.file;
+        let (_, log) = file.state.staging()?;
         if waits {
             return Some(Reason::Synchronous);
         }
-        (len >= LONG && log.is_dearer_than(direct, len as u64)).then_some(Reason::Large)
+        let is_dear = len >= LONG && log.is_dearer_than(&mut file.write_cost, len as u64);
+        is_dear.then_some(Reason::Large)
     }
 
     /// Has the kernel write, behind everything that is staged: whoever is killed in between leaves
