@@ -20,7 +20,7 @@ impl Crowd {
         Some(Self { load, core_count: count(online.trim())? })
     }
 
-    /// True if  in this moment, more threads want to run than there are cores, the caller included.
+    /// True if more threads want to run than there are cores now, the caller included.
     pub(crate) fn is_there(&self) -> bool {
         let mut bytes = [0; 64];
         let len = self.load.read_at(&mut bytes, 0).unwrap_or(0);

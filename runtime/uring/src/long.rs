@@ -20,6 +20,7 @@ use std::{
 use rustix::{
     fs::{Mode, OFlags, fcntl_getfl, open},
     io::Result,
+    param::page_size,
 };
 
 use crate::memory::{Buffers, PAGE_LEN};
@@ -43,7 +44,8 @@ static OPEN: Mutex<BTreeMap<Inode, Arc<Inode>>> = Mutex::new(BTreeMap::new());
 #[derive(Debug)]
 pub(crate) struct Long {
     state: Mutex<State>,
-    inode: Arc<Inode>,
+    /// `None`: it is closed.
+    inode: Option<Arc<Inode>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,19 +69,22 @@ impl Long {
         let inode = (device, inode);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let inode = Arc::clone(open.entry(inode).or_insert_with(|| Arc::new(inode)));
-        Self { state: Mutex::default(), inode }
+        Self { state: Mutex::default(), inode: Some(inode) }
     }
 
     /// Notes a write, and returns true if so much has come in order before it that it may pass by
     /// the page cache: whole pages from whole pages.
     pub(crate) fn takes(&self, at: u64, from: &Buffers) -> bool {
         let len = from.len();
-        if len < PIECE_LEN_MIN || at % PAGE_LEN as u64 != 0 || !is_aligned(from) {
+        // The kernel's pages may be longer than a device's.
+        let page_len = page_size();
+        let is_whole = at % page_len as u64 == 0 && len % page_len == 0;
+        if len < PIECE_LEN_MIN || !is_whole || !is_aligned(from) {
             return false;
         }
         let mut state = self.lock();
         if state.next != at {
-            (state.len, state.direct) = (0, None);
+            state.len = 0;
         }
         let before = state.len;
         (state.next, state.len) = (at.saturating_add(len as u64), before + len as u64);
@@ -94,18 +99,19 @@ impl Long {
             state.direct = reopened(fd).ok().map(|fd| Direct { fd: fd.into(), _place: place });
             state.has_left = state.direct.is_none();
         }
-        state.direct.as_ref().map(|direct| Arc::clone(&direct.fd))
+        let direct = state.direct.as_ref().filter(|_| !state.has_left);
+        direct.map(|direct| Arc::clone(&direct.fd))
     }
 
-    /// Leaves the file to the page cache from now on.
+    /// Leaves the file to the page cache from now on. The second descriptor stays until the file is
+    /// closed: to close it would look to the kernel, and to who watches the file, as its end.
     pub(crate) fn leave(&self) {
-        let mut state = self.lock();
-        (state.has_left, state.direct) = (true, None);
+        self.lock().has_left = true;
     }
 
     /// True if the file is open once.
     fn is_only(&self) -> bool {
-        Arc::strong_count(&self.inode) == 2
+        self.inode.as_ref().is_some_and(|inode| Arc::strong_count(inode) == 2)
     }
 
     /// No code that holds the lock can panic half-way.
@@ -117,8 +123,10 @@ impl Long {
 impl Drop for Long {
     fn drop(&mut self) {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_only() {
-            open.remove(&self.inode);
+        let is_only = self.is_only();
+        // While nobody else can look.
+        if let Some(inode) = self.inode.take().filter(|_| is_only) {
+            open.remove(&*inode);
         }
     }
 }
