@@ -1,5 +1,6 @@
 //! Where files are: trait [`Storage`], as an input of whoever serves them, and [`Machine`], the
-//! files of this machine. Others are a server's, files in multifiles, and simulations.
+//! files of this machine. Others are files in multifiles, the
+//! daemon's mounts, which join these with a server's files, and simulations.
 //!
 //! `names` has the calls on names, and `place` where these are looked up: on the whole machine, or
 //! below one folder that nothing leads out of.
@@ -33,7 +34,7 @@ const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN
 
 /// Where files are. Cheap to clone.
 ///
-/// Reads, writes, and fetches may transfer fewer bytes than asked. A future that is dropped
+/// Reads and writes may transfer fewer bytes than asked. A future that is dropped
 /// detaches its operation.
 #[expect(async_fn_in_trait, reason = "tasks stay on the thread of their executor")]
 pub trait Storage: Clone + 'static {

@@ -16,8 +16,9 @@ use wire::{CreateFlags, Record};
 use super::super::{file::Packed, volume::Volume};
 use crate::bundles::Entry;
 
-/// Bytes that one record may speak of, so that a file of records is bounded, too.
-const PIECES_MAX: usize = 4096;
+/// Pieces of a file, whose memory is bounded so. What a client can publish between two looks at a
+/// file is less: eight whole index logs.
+const PIECES_MAX: usize = 1 << 17;
 
 /// A file that a client makes, as far as its records tell.
 pub(super) struct Making {
