@@ -1,4 +1,4 @@
-//! Statistics of a daemon: counted by sessions, summed up when they end.
+//! Statistics of a daemon: counted by sessions, read for each status, and when they end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,9 +1,9 @@
-//! What a client has a lease of a folder for.
+//! Uses for which a client has a lease of a folder.
 
 const READS: u64 = 1;
 const MAKES: u64 = 2;
 
-/// What is done with files of a folder.
+/// Uses of the files of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
     /// Those that are there are read.
