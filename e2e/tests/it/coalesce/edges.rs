@@ -218,3 +218,19 @@ fn what_was_opened_to_be_read_is_not_cut() {
     assert_eq!(calls.get(&format!("fstat {fd}")), 0);
     calls.end();
 }
+
+/// Each write is a piece of its own in what the client publishes.
+#[test]
+fn files_written_in_turn_by_tiny_writes_are_whole() {
+    let folder = Folder::new();
+    succeed(coalescing(&folder).arg(program("turns")).arg(local(&folder)), SOON);
+    let out = extracted(&folder, &kept(&folder), "out");
+    let all: String = ('a'..='z').cycle().take(20_000).collect();
+    for (first, name) in [(0, "a"), (1, "b")] {
+        let expected: String = all.chars().skip(first).step_by(2).collect();
+        for round in 0..8 {
+            let found = fs::read_to_string(out.join(format!("{round}{name}"))).expect("a file");
+            assert!(found == expected, "{round}{name}: {} bytes", found.len());
+        }
+    }
+}
