@@ -77,13 +77,14 @@ impl Log {
             return false;
         }
         if !direct.is_known() {
-            return true;
+            return direct.mean > 0; // It is being measured again.
         }
         let is_dear = direct.mean <= self.drain_cost.mean.saturating_add(Cost::COPY);
         if !self.compared.is_time(is_dear, len) {
             return is_dear;
         }
-        *if is_dear { &mut self.drain_cost } else { direct } = Cost::UNKNOWN;
+        let other = if is_dear { &mut self.drain_cost } else { direct };
+        other.samples = 0;
         !is_dear
     }
 
@@ -223,7 +224,10 @@ mod tests {
         let (mut fast, mut slow) = (cost(200), cost(400));
         assert!(!log.is_dearer_than(&mut fast, WRITE), "no drain is known");
         log.drain_cost = cost(300);
-        assert!(log.is_dearer_than(&mut { Cost::UNKNOWN }, WRITE), "is measured");
+        assert!(
+            !log.is_dearer_than(&mut { Cost::UNKNOWN }, WRITE),
+            "nothing is known to cost less"
+        );
         for mib in [4, 8, 16] {
             log.drain_cost = cost(300);
             let count = (1..).find(|_| !log.is_dearer_than(&mut fast, WRITE)).expect("at last");
