@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fmt,
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     os::{
         fd::{AsFd as _, BorrowedFd},
         unix::{net::UnixStream, process::CommandExt as _},
@@ -31,6 +31,7 @@ use daemon::{
     Error, OwnMounts, Standby, Summary,
     control::{self, Attachment, Control},
 };
+use rustix::io::Errno;
 
 /// Letters of the program's command line that the daemon is told.
 const COMMAND_LEN_MAX: usize = 400;
@@ -136,9 +137,11 @@ fn launch(job: &Job, config: &Config, program: &Program<'_>) -> Result<Launched,
     }
     let started = |is_first| serving(spawn(job, config, program, None, is_first)?, job, config);
     let is_taken = || viewed(config).iter().any(|local| daemon::has_view(local));
-    // Another job's view may come to be there meanwhile. Then this run needs mounts of its own.
+    // Another job's view may come to be there meanwhile, and be gone again. If it is there, this run
+    // needs mounts of its own.
+    let busy = io::Error::from(Errno::BUSY).to_string();
     match started(true) {
-        Err(_) if is_taken() => started(false),
+        Err(why) if is_taken() || why.to_string().contains(&busy) => started(false),
         started => started,
     }
     .map(Launched::First)

@@ -8,6 +8,8 @@ use std::{
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::{Duration, Instant},
 };
 
 use daemon::{
@@ -25,6 +27,8 @@ use crate::{
 
 /// Names the job of the daemon to it.
 const JOB: &str = "KAKEHI_JOB";
+/// How long a daemon that has answered may take to be gone.
+const END_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Mounts a multifile, or the folder of a server, for every program
 ///
@@ -122,6 +126,9 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
         true => control::ask(&job.folder, Control::Stop).map(drop),
         false => Ok(()),
     };
+    if is_served && stopped.is_ok() {
+        await_end(&job.folder);
+    }
     let is_left = daemon::clear_view(&folder).is_err();
     Hidden::take(&folder).ok(); // What a killed daemon left is mended by that.
     stopped.map_err(|why| Failure::of_daemon(&why))?;
@@ -134,6 +141,16 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
         return Err(Failure::new(Code::Failure, folder.display(), "it is still mounted", advice));
     }
     Ok(())
+}
+
+/// Waits until a daemon that has said its last word is gone, so that the folder can be mounted again
+/// at once.
+#[expect(clippy::disallowed_methods, reason = "nothing tells when nobody listens any more")]
+fn await_end(job: &Path) {
+    let begun = Instant::now();
+    while control::is_there(job) && begun.elapsed() < END_TIME_MAX {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn absolute(path: &Path, environment: &Environment) -> PathBuf {
