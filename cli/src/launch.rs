@@ -137,8 +137,8 @@ fn launch(job: &Job, config: &Config, program: &Program<'_>) -> Result<Launched,
     }
     let started = |is_first| serving(spawn(job, config, program, None, is_first)?, job, config);
     let is_taken = || viewed(config).iter().any(|local| daemon::has_view(local));
-    // Another job's view may come to be there meanwhile, and be gone again. If it is there, this run
-    // needs mounts of its own.
+    // Another job's view may come to be there meanwhile, and be gone again. If it is there, this
+    // run needs mounts of its own.
     let busy = io::Error::from(Errno::BUSY).to_string();
     match started(true) {
         Err(why) if is_taken() || why.to_string().contains(&busy) => started(false),

@@ -143,8 +143,8 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
     Ok(())
 }
 
-/// Waits until a daemon that has said its last word is gone, so that the folder can be mounted again
-/// at once.
+/// Waits until a daemon that has said its last word is gone, so that the folder can be mounted
+/// again at once.
 #[expect(clippy::disallowed_methods, reason = "nothing tells when nobody listens any more")]
 fn await_end(job: &Path) {
     let begun = Instant::now();
