@@ -80,7 +80,7 @@ pub trait Storage: Clone + 'static {
     ///
     /// # Errors
     ///
-    /// What was written before and is lost, if the file system tells only now.
+    /// The loss of what was written before, if the file system tells only now.
     async fn close(&self, _file: Self::File) -> io::Result<()> {
         Ok(())
     }

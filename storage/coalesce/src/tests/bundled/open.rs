@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whoever dies after a close that has not waited leaves all of a file.
+/// A close that has not waited leaves all of a file, whoever dies after it.
 #[test]
 fn open_files_are_made_whole_and_no_close_waits() {
     let mut all = Bundles::new(8);
