@@ -15,11 +15,13 @@ const FOREIGN: u32 = 1;
 const OWN: u32 = 2;
 const FILE: u32 = 1 << 31;
 const OPENED: u32 = 1 << 30;
-const WRITTEN: u32 = 1 << 29;
-const TURNS: u32 = WRITTEN;
+/// The least of the bits that count writes.
+const WRITE: u32 = 1 << 28;
+const TURNS: u32 = WRITE;
 const GENERATIONS: u32 = 1 << 15;
 const _: () = assert!(FILE == GENERATIONS << 16, "a file has an index and a generation");
-const _: () = assert!(OPENED & FILE == 0 && OWN < WRITTEN && WRITTEN < OPENED);
+const _: () = assert!(OPENED & FILE == 0 && OWN < WRITE);
+const _: () = assert!((Opened::WRITES_MAX + 1) * WRITE == OPENED, "the writes have their bits");
 
 /// Meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,17 +43,23 @@ pub(crate) enum Entry {
 pub(crate) struct Opened {
     /// Tells it from what the number stood for before.
     turn: u32,
-    /// It has been written to once.
-    pub(crate) is_written: bool,
+    /// Calls that have written to it.
+    writes: u32,
 }
 
 impl Opened {
+    /// Calls that may write to it. Examining it costs as much as a small write does, and `tar` and
+    /// `cp` write most files by two or three.
+    const WRITES_MAX: u32 = 3;
+
     pub(crate) const fn new(turn: u32) -> Self {
-        Self { turn: turn % TURNS, is_written: false }
+        Self { turn: turn % TURNS, writes: 0 }
     }
 
-    pub(crate) const fn written(self) -> Self {
-        Self { is_written: true, ..self }
+    /// After one more write, if there may be one.
+    pub(crate) fn written(self) -> Option<Self> {
+        let writes = self.writes + 1;
+        (writes <= Self::WRITES_MAX).then_some(Self { writes, ..self })
     }
 }
 
@@ -181,9 +189,7 @@ const fn encode(entry: Entry) -> u32 {
         Entry::Unknown => 0,
         Entry::Foreign => FOREIGN,
         Entry::Own => OWN,
-        Entry::Opened(Opened { turn, is_written }) => {
-            OPENED | if is_written { WRITTEN } else { 0 } | (turn % TURNS)
-        }
+        Entry::Opened(Opened { turn, writes }) => OPENED | writes * WRITE | (turn % TURNS),
         Entry::File(FileId { index, generation }) => {
             FILE | (generation as u32 % GENERATIONS) << 16 | index as u32
         }
@@ -196,7 +202,7 @@ const fn decode(word: u32) -> Entry {
         FOREIGN => Entry::Foreign,
         OWN => Entry::Own,
         _ if word & FILE == 0 => {
-            Entry::Opened(Opened { turn: word % TURNS, is_written: word & WRITTEN != 0 })
+            Entry::Opened(Opened { turn: word % TURNS, writes: (word % OPENED) / WRITE })
         }
         _ => {
             let [low, high, generation_low, generation_high] = word.to_le_bytes();
@@ -215,8 +221,12 @@ mod tests {
         let table = std::boxed::Box::new(Table::new());
         let file = Entry::File(FileId::new(4095, 32767));
         let opened = Opened::new(TURNS + 7);
-        let written = Entry::Opened(opened.written());
+        let written = Entry::Opened(opened.written().expect("the first"));
+        let most = opened.written().and_then(Opened::written).and_then(Opened::written);
+        let most = most.expect("the third");
+        assert_eq!(most.written(), None);
         let others = [file, Entry::File(FileId::new(0, 0)), Entry::Opened(opened), written];
+        let others = others.into_iter().chain([Entry::Opened(most)]);
         for entry in [Entry::Foreign, Entry::Own].into_iter().chain(others) {
             assert!(table.set(7, entry));
             assert_eq!(table.get(7), entry);

@@ -2,7 +2,7 @@
 //!
 //! Most files are read once, or written by one call, and closed. While neither this process nor any
 //! other of the job stages, nothing depends on which file such a descriptor refers to: the kernel
-//! executes all calls, and `open` costs no system call of ours. The second write, or any call that
+//! executes all calls, and `open` costs no system call of ours. The fourth write, or any call that
 //! depends on the file, examines it first ([`Client::look_up`]).
 //!
 //! All descriptors are examined before this process connects, and before it shares them with a
@@ -44,17 +44,18 @@ impl Client {
     }
 
     /// True if the next write to `fd` is the kernel's as it is: as [`is_kernels`](Self::is_kernels)
-    /// says, and it is no second one.
+    /// says, and it is one of the first.
     #[must_use]
     #[inline]
     pub fn leaves_write(&'static self, fd: RawFd) -> bool {
         match self.table.get(fd) {
-            Entry::Opened(opened) if !opened.is_written && self.is_nothing_staged() => {
-                let before = Entry::Opened(opened);
-                let after = Entry::Opened(opened.written());
-                self.table.learn(fd, before, after) == after
-            }
-            Entry::Opened(_) => self.is_foreign(fd),
+            Entry::Opened(opened) => match opened.written() {
+                Some(written) if self.is_nothing_staged() => {
+                    let after = Entry::Opened(written);
+                    self.table.learn(fd, Entry::Opened(opened), after) == after
+                }
+                _ => self.is_foreign(fd),
+            },
             _ => self.is_kernels(fd),
         }
     }
