@@ -12,7 +12,7 @@
 use core::{
     ffi::{CStr, c_void},
     ptr::{self, with_exposed_provenance_mut},
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering},
 };
 
 use libc::{FILE, c_char, c_int, off64_t, size_t, ssize_t};
@@ -38,6 +38,10 @@ const CLOSED: c_int = -1;
 
 /// The stream of ours over each number.
 static STREAMS: [AtomicPtr<FILE>; NUMBERS] = [const { AtomicPtr::new(ptr::null_mut()) }; NUMBERS];
+
+/// No number from this one on ever had a stream of ours: most programs end with none, and touch no
+/// page of the above.
+static NUMBERS_USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The thread that flushes all streams, if one does.
 static FLUSHER: AtomicU32 = AtomicU32::new(NOBODY);
@@ -68,6 +72,7 @@ pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<Stream<'static>> {
     unsafe { stream.give_wide() };
     // SAFETY: it has its number, and nobody else knows it yet.
     give_buffer(unsafe { stream.head() });
+    NUMBERS_USED.fetch_max(fd.word().saturating_add(1), Ordering::SeqCst);
     place.store(stream.pointer(), Ordering::Release);
     Some(stream)
 }
@@ -114,8 +119,12 @@ pub(crate) unsafe fn remember_end(stream: Stream<'_>) {
 /// Flushes the streams that nobody has, at the end of the program. To wait for the others might be
 /// for ever; as it ends, libc writes out what they have without asking for them.
 pub(crate) fn flush_all() {
+    let used = STREAMS.iter().take(NUMBERS_USED.load(Ordering::SeqCst));
+    if used.len() == 0 {
+        return;
+    }
     FLUSHER.store(own_id(), Ordering::SeqCst);
-    for place in &STREAMS {
+    for place in used {
         // SAFETY: whoever frees the stream waits in `vacate` until this is over.
         let stream = unsafe { Stream::new(place.load(Ordering::SeqCst)) };
         if !stream.is_null() {
