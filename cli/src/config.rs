@@ -187,7 +187,7 @@ impl Config {
     }
 
     fn check(layers: Layers, environment: &Environment) -> Result<Self, Failure> {
-        let memory = Size((machine::memory().usable() / MEMORY_SHARE) & !(MEMORY_GRAIN - 1));
+        let memory = || Size((machine::memory().usable() / MEMORY_SHARE) & !(MEMORY_GRAIN - 1));
         let mut rows = Rows { layers, rows: Vec::new() };
         // Only clients use these, and find them in their environment; here they are checked.
         let (maps, coalesced) = (rows.take_maps(environment)?, rows.take_coalesced(environment)?);
@@ -203,7 +203,7 @@ impl Config {
             quiet: rows.take("quiet", Span(daemon::QUIET))?,
             engine: rows.take("engine", Engine::Auto)?,
             cores: rows.take_optional("cores", Ok)?,
-            staging: rows.take_staging("staging", Size(daemon::STAGING))?,
+            staging: rows.take_staging("staging", || Size(daemon::STAGING))?,
             memory: rows.take_staging("memory", memory)?,
             disable: rows.take("disable", Switch(false))?.0,
             preload: rows.take_path("preload", environment)?,
@@ -313,8 +313,14 @@ impl Rows {
     }
 
     /// Memory that has to do for one session at least.
-    fn take_staging(&mut self, name: &'static str, default: Size) -> Result<Size, Failure> {
+    fn take_staging(
+        &mut self,
+        name: &'static str,
+        default: impl FnOnce() -> Size,
+    ) -> Result<Size, Failure> {
         let origin = self.layers.0.get(name).map(|(_, origin)| origin.clone());
+        // A daemon that is told need not look how much memory there is.
+        let default = if origin.is_none() { default() } else { Size(0) };
         let size = self.take(name, default)?;
         match origin {
             Some(origin) if size.0 < daemon::STAGING_MIN => {

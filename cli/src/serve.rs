@@ -1,6 +1,7 @@
 //! `kakehi serve`: a daemon, in the foreground or going on by itself.
 
 use std::{
+    any::Any,
     io::{self, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -91,15 +92,17 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<ExitCode, 
     }
     if args.for_run {
         let starter = Starter::run()?;
-        let text = match serve_to_end(args, environment, &starter) {
-            Ok(summary) => output::json(&summary)?,
-            Err(failure) => failure.text(),
+        let (text, remains) = match serve_to_end(args, environment, &starter) {
+            Ok((summary, remains)) => (output::json(&summary)?, Some(remains)),
+            Err(failure) => (failure.text(), None),
         };
         starter.tell_end(&text);
+        drop(remains);
         return Ok(ExitCode::SUCCESS);
     }
     let starter = if args.in_background { Starter::background()? } else { Starter::Shell };
-    let mut failures = report::failures(&serve_to_end(args, environment, &starter)?);
+    let (summary, _remains) = serve_to_end(args, environment, &starter)?;
+    let mut failures = report::failures(&summary);
     let failure = failures.pop();
     failures.iter().for_each(report::warn);
     failure.map_or(Ok(ExitCode::SUCCESS), Err)
@@ -127,7 +130,7 @@ fn serve_to_end(
     args: &Args,
     environment: &Environment,
     starter: &Starter,
-) -> Result<Summary, Failure> {
+) -> Result<(Summary, Box<dyn Any>), Failure> {
     let config = load(args, environment)?;
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
@@ -192,16 +195,15 @@ fn serve_to_end(
         }
         starter.tell_ready();
     };
-    let summary =
-        daemon::serve(configuration, ready).map_err(|why| match (&why, starter.is_run()) {
-            // Without the daemon its files would not be where they were asked for.
-            (Error::Unusable { given: Given::Multifile(_), .. }, _) | (_, false) => {
-                Failure::of_daemon(&why)
-            }
-            (_, true) => or_instead(Failure::of_daemon(&why), &config),
-        });
-    remove(&job, summary.is_err() && starter.is_gone());
-    summary
+    let ended = daemon::serve(configuration, ready).map_err(|why| match (&why, starter.is_run()) {
+        // Without the daemon its files would not be where they were asked for.
+        (Error::Unusable { given: Given::Multifile(_), .. }, _) | (_, false) => {
+            Failure::of_daemon(&why)
+        }
+        (_, true) => or_instead(Failure::of_daemon(&why), &config),
+    });
+    remove(&job, ended.is_err() && starter.is_gone());
+    ended
 }
 
 /// Removes the folder of a job whose daemon has ended.

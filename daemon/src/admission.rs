@@ -1,6 +1,8 @@
 //! Admission: session slots, seats, staging memory, and descriptors are given out here and come
 //! back when the session has ended.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::seats::Seats;
 
 /// Descriptors kept for the daemon itself and for its control connections.
@@ -116,6 +118,16 @@ impl Admission {
 
 fn floor_power_of_two(len: u64) -> u64 {
     len.checked_ilog2().map_or(0, |log| 1 << log)
+}
+
+/// Raises the soft limit of a resource to the hard one and returns what it is then.
+pub(crate) fn raise_limit(resource: Resource) -> u64 {
+    let limit = getrlimit(resource);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(resource, raised) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX >> 1),
+        Err(_) => limit.current.unwrap_or(u64::MAX >> 1),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A whole daemon: sets up the node and its executors, serves, and ends in order.
 
 use std::{
+    any::Any,
     cell::{Cell, RefCell},
     future, io,
     os::fd::OwnedFd,
@@ -17,13 +18,13 @@ use remote::{
     Service, Workers,
 };
 use rustix::fs::Mode;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+use rustix::process::{Resource, umask};
 use storage::{Machine, place::Place};
 use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
     Config, Error, Given, Summary, Viewing,
-    admission::Admission,
+    admission::{Admission, raise_limit},
     burial::bury,
     config::{CORES_MAX, Serving},
     core::Core,
@@ -47,7 +48,8 @@ use crate::{
 /// Engine threads of one executor; one device has half of them at most.
 const THREADS_PER_CORE: usize = 8;
 
-/// Serves until told to stop, and returns what was done.
+/// Serves until told to stop, and returns what was done, with rings and memory to be dropped: the
+/// kernel takes its time with those, and nobody has to wait for it.
 ///
 /// Blocks. Calls `ready` once connections are accepted, with the address where daemons elsewhere
 /// are served, if they are. On return everything that clients had staged is in the file system,
@@ -59,7 +61,10 @@ const THREADS_PER_CORE: usize = 8;
 /// - [`Error::Unusable`]: a key file, folder, address, or core that `config` names is of no use.
 /// - [`Error::Remote`]: no server of remote files can be reached; [`Error::Ucx`]: nor UCX used.
 /// - [`Error::Setup`]: the folder, memory, descriptors, or threads could not be had.
-pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Summary, Error> {
+pub fn serve(
+    mut config: Config,
+    ready: impl FnOnce(Option<&Address>),
+) -> Result<(Summary, Box<dyn Any>), Error> {
     if let Some(core) = config.cores.get(CORES_MAX) {
         let why = io::Error::other(format!("a daemon serves on {CORES_MAX} cores at most"));
         return Err(Error::unusable(Given::Core(*core))(why));
@@ -72,7 +77,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
     let mask = umask(Mode::empty()).difference(Mode::RWXU);
     umask(mask);
     let key = client_key(&config)?;
-    let (job, job_fd, _place, listening) = occupy(&mut config)?;
+    let (job, job_fd, place, listening) = occupy(&mut config)?;
     let seats = Seats::new(&config);
     let (first_count, core_count) = (seats.count(), seats.most());
     let admission = Admission::new(config.staging, config.memory, fds, seats);
@@ -136,7 +141,10 @@ pub fn serve(mut config: Config, ready: impl FnOnce(Option<&Address>)) -> Result
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
-    Ok(loss.told_in(status::summary(&hall.node, ended.iter())))
+    let summary = loss.told_in(status::summary(&hall.node, ended.iter()));
+    let has_files = hall.node.session_count() > 0 || first.server.is_some() || serves;
+    drop(place);
+    Ok((summary, if has_files { Box::new(()) } else { Box::new(first) }))
 }
 
 /// The key of the server of mapped folders, if there is one.
@@ -486,14 +494,4 @@ fn records(serving: &Serving, keeps: bool) -> Result<(Key, Folder), Error> {
         }
     });
     Ok((key, folder.map_err(Error::unusable(Given::Root(serving.root.clone())))?))
-}
-
-/// Raises the soft limit of a resource to the hard one and returns what it is then.
-fn raise_limit(resource: Resource) -> u64 {
-    let limit = getrlimit(resource);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    match setrlimit(resource, raised) {
-        Ok(()) => limit.maximum.unwrap_or(u64::MAX >> 1),
-        Err(_) => limit.current.unwrap_or(u64::MAX >> 1),
-    }
 }

@@ -121,9 +121,13 @@ impl Life {
             (loss.unclosed, loss.removed) = (unclosed, removed);
         }
         status::take_sample(node).await;
+        let stoppers = self.attendance.stoppers.take();
+        if stoppers.is_empty() {
+            return;
+        }
         let loss = self.loss.borrow().clone();
         let answer = status::document(node, loss).await;
-        for socket in self.attendance.stoppers.take() {
+        for socket in stoppers {
             socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.
         }
     }

@@ -97,7 +97,7 @@ fn more_cores_than_a_daemon_serves_on_are_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = daemon::Config::new(folder.path().to_owned());
     config.cores = vec![0; daemon::CORES_MAX + 1];
-    let why = daemon::serve(config, |_| panic!("it serves")).expect_err("too many");
+    let why = daemon::serve(config, |_| panic!("it serves")).map(drop).expect_err("too many");
     assert!(why.to_string().contains("64 cores at most"), "{why}");
 }
 
@@ -105,6 +105,7 @@ fn more_cores_than_a_daemon_serves_on_are_refused_by_name() {
 fn second_daemon_in_a_folder_is_turned_away() {
     let daemon = Daemon::start();
     let second = daemon::serve(daemon::Config::new(daemon.folder().to_owned()), |_| {});
+    let second = second.map(drop);
     assert!(matches!(second, Err(Error::Occupied { .. })), "{second:?}");
     daemon.stop();
 }

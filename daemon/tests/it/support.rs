@@ -33,7 +33,8 @@ impl Daemon {
         config.staging = 1 << 20;
         change(&mut config);
         let (tell, ready) = mpsc::channel();
-        let serve = move || daemon::serve(config, move |_| tell.send(()).expect("the test waits"));
+        let begun = move |_: Option<&_>| tell.send(()).expect("the test waits");
+        let serve = move || daemon::serve(config, begun).map(|(summary, _)| summary);
         let thread = Some(thread::spawn(serve));
         ready.recv_timeout(DEADLINE).expect("the daemon listens");
         Self { dir, thread }
