@@ -79,7 +79,7 @@ impl Locked {
         let Some(config) = self.client.config.get().filter(|_| !self.state.is_placeholder()) else {
             return Ok(());
         };
-        if self.writes == Writes::Through || config.synchronous {
+        if self.writes == Writes::Through {
             return Err(Reason::Synchronous);
         }
         let stage_after = config.stage_after;

@@ -38,7 +38,7 @@ use wire::{Message, Phase, Reason, Refusal, Registration, Reply, Request, Value}
 
 use self::shares::Shares;
 pub(crate) use self::{
-    bundle::{Bundle, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases},
+    bundle::{Bundle, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases, Terms},
     dial::knock,
     shares::Source,
     tables::Tables,
@@ -115,8 +115,6 @@ pub(crate) struct Connection {
     number: usize,
     executor: usize,
     lost: AtomicBool,
-    /// Every write waits until it is drained.
-    pub(crate) is_synchronous: bool,
     /// The user was told that the daemon cannot be killed.
     is_told: AtomicBool,
     /// A killed daemon that has not exited yet.
@@ -208,7 +206,6 @@ impl Connection {
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),
-            is_synchronous: config.synchronous,
             is_told: AtomicBool::new(false),
             lingering: Once::new(),
             fence_timeout,

@@ -14,7 +14,7 @@ impl Client {
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
-            if file.access.writable || file.state.link().is_some() {
+            if file.may_be_staged() {
                 file.leave(Reason::Unsupported);
             }
         }

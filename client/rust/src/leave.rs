@@ -12,6 +12,7 @@ use rustix::{
 use wire::{Counter, Reason};
 
 use crate::{
+    attention::Event,
     client::Client,
     locked::Locked,
     open::identify,
@@ -48,7 +49,7 @@ impl Client {
         }
         let Some(mut file) = self.locked_fd(fd) else { return Ok(()) };
         file.drain();
-        let owed = file.owed.take().or_else(|| file.state.link().and_then(staging::take_error));
+        let owed = file.tell_error();
         let is_gone = file.state.is_lost();
         drop(file);
         self.sweep();
@@ -84,7 +85,7 @@ impl Client {
         }
         let (device, inode) = (file.device, file.inode);
         drop(file);
-        // A thread that opens it meanwhile sees `has_locks`, or is found here.
+        // A thread that opens it meanwhile sees the locks, or is found here.
         fence(Ordering::SeqCst);
         self.leave_placeholders(device, inode);
         let Some(mut file) = self.locked_fd(fd) else { return };
@@ -145,6 +146,7 @@ impl Client {
     /// with any of them that nobody sees.
     pub fn leave_all(&'static self) {
         self.leaves_all.store(true, Ordering::Release);
+        self.attention.note(Event::End);
         self.leave_open();
     }
 
@@ -187,7 +189,7 @@ impl Client {
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
             // The position is shared from now on, so the kernel has to keep it.
-            if file.access.writable || file.state.link().is_some() {
+            if file.may_be_staged() {
                 file.leave(Reason::Forked);
             }
         }
@@ -218,7 +220,7 @@ impl Client {
             let Some(mut file) = self.locked(fd, id) else { continue };
             let flags = io::fcntl_getfd(self.borrow(fd));
             if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
-                if file.access.writable || file.state.link().is_some() {
+                if file.may_be_staged() {
                     file.leave(Reason::PassedOn);
                 }
             } else if replaces {
@@ -234,10 +236,11 @@ impl Client {
     /// kernel's if it is on this node; each write to a file of a server waits until it is done.
     /// What another thread does not let go of, the daemon drains once the process has ended.
     pub fn exiting(&'static self) {
+        self.attention.note(Event::End);
         if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
             return;
         }
-        if self.has_locks.load(Ordering::Relaxed) {
+        if self.locks.are_any() {
             self.each_linked_by(Self::locked_at_exit, Locked::drain);
         }
         self.each_linked_by(Self::locked_at_exit, |file| {
@@ -251,7 +254,7 @@ impl Client {
             } else {
                 staging::unlink(file);
             }
-            if file.owed.take().is_some() {
+            if file.owed.tell().is_some() {
                 self.count(Counter::ErrorsUnreported, 1);
             }
             file.state.refuse(Reason::Exiting);
@@ -272,23 +275,21 @@ impl Locked {
         match drain(link, log, fd) {
             Ok(()) => {}
             Err(Failure::Lost) => self.leave(Reason::DaemonLost),
-            Err(Failure::Refused(errno)) => self.owed = self.owed.or(Some(errno)),
+            Err(Failure::Refused(errno)) => self.owed.owe(errno),
         }
     }
 
     /// Leaves it to the kernel, drained and with its position. A remote one may have to stay.
     pub(crate) fn leave(&mut self, reason: Reason) {
         let client = self.client;
-        if self.state.is_remote()
-            && self.state.link().is_some_and(|link| !link.connection.is_lost())
-        {
-            if self.leave_to_view(reason).is_err() {
-                self.drain();
+        if let Some(link) = self.state.link().filter(|_| self.state.is_remote()) {
+            if !link.connection.is_lost() {
+                if self.leave_to_view(reason).is_err() {
+                    self.drain();
+                }
+                return;
             }
-            return;
-        }
-        if self.state.is_remote() && self.state.link().is_some() {
-            self.owed = self.owed.or(Some(Errno::IO));
+            self.owed.owe(Errno::IO);
         }
         self.state.release_window();
         if let Some(link) = self.state.link().filter(|_| self.state.is_delegated()) {
@@ -297,7 +298,7 @@ impl Locked {
                 Ok(real) => client.replace_numbers(self.fd, &real),
                 // What is staged is drained all the same, and nobody is there to be told.
                 Err(Errno::MFILE) if reason == Reason::Exiting => {}
-                Err(errno) => self.owed = self.owed.or(Some(errno)),
+                Err(errno) => self.owed.owe(errno),
             }
             self.state.substitute();
         }

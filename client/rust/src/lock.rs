@@ -7,8 +7,6 @@
 //! in the files before it gives up a lock, by whichever call; and once there is one, nothing counts
 //! any more that was read ahead before.
 
-use core::sync::atomic::Ordering;
-
 use rustix::{
     fd::RawFd,
     io::{self, Errno},
@@ -146,18 +144,16 @@ impl Client {
     /// Before a lock is asked for, which may be less than there is already.
     pub(crate) fn before_lock(&'static self, fd: RawFd) {
         match self.locked_fd(fd) {
-            Some(file) => self.locked.add(file.device, file.inode),
-            None => self.has_other_locks.store(true, Ordering::Release),
+            Some(file) => self.locks.add(file.device, file.inode),
+            None => self.locks.add_untracked(),
         }
-        self.has_locks.store(true, Ordering::Release);
         self.before_unlock(None);
     }
 
     /// Before a lock may be given up, perhaps by closing the number `closing`: a file that has no
     /// other is drained as that is closed.
     pub(crate) fn before_unlock(&'static self, closing: Option<RawFd>) {
-        let has_locks = self.has_locks.load(Ordering::Relaxed);
-        if !has_locks || closing.is_some_and(|fd| !self.may_unlock(fd)) {
+        if !self.locks.are_any() || closing.is_some_and(|fd| !self.may_unlock(fd)) {
             return;
         }
         self.each_linked(|file| {
@@ -172,8 +168,8 @@ impl Client {
         match self.look_up(fd) {
             Entry::File(id) => self
                 .locked_as_is(fd, id)
-                .is_none_or(|file| self.locked.has(file.device, file.inode)),
-            _ => self.has_other_locks.load(Ordering::Acquire),
+                .is_none_or(|file| self.locks.may_be_on(file.device, file.inode)),
+            _ => self.locks.may_be_untracked(),
         }
     }
 
@@ -185,7 +181,7 @@ impl Client {
         inode: u64,
         own_count: usize,
     ) -> bool {
-        if !self.has_locks.load(Ordering::Acquire) {
+        if !self.locks.are_any() {
             return false;
         }
         self.examine_all();
@@ -207,7 +203,7 @@ impl Client {
     }
 
     fn unlock(&self, file: &OpenFile, owner: LockOwner) {
-        if !file.state.is_remote() || !self.has_locks.load(Ordering::Acquire) {
+        if !file.state.is_remote() || !self.locks.are_any() {
             return;
         }
         let Some(link) = file.state.link() else { return };

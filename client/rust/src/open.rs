@@ -261,7 +261,7 @@ impl Client {
         self.table.take(fd);
         file.number_count = 0;
         self.files.freed(file.id);
-        file.owed.take().map_or(Ok(()), Err)
+        file.owed.tell().map_or(Ok(()), Err)
     }
 
     /// Lets go of every number in `first..=last`, which the caller is about to close but for those

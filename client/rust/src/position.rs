@@ -8,8 +8,7 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
-    client::Client, connection::Lost, cursor::AT_END, limit::exceeded, locked::Locked,
-    staging::take_error, table::Entry,
+    client::Client, connection::Lost, cursor::AT_END, limit::exceeded, locked::Locked, table::Entry,
 };
 
 /// As long a file may be on every file system.
@@ -106,7 +105,7 @@ impl Client {
             return self.kernel_sync(fd, data_only);
         };
         let Some(mut file) = self.locked(fd, id) else { return self.kernel_sync(fd, data_only) };
-        if let Some(errno) = file.owed.take() {
+        if let Some(errno) = file.owed.tell() {
             return Err(errno);
         }
         if file.state.is_lost() {
@@ -134,7 +133,7 @@ impl Client {
             file.leave(Reason::DaemonLost);
         }
         // Whoever has ended the link meanwhile has taken what the drain owed.
-        let owed = file.owed.take().or_else(|| take_error(link));
+        let owed = file.tell_error();
         let is_left = file.state.link().is_none();
         drop((kept, file));
         match (owed, answer) {

@@ -102,7 +102,7 @@ pub(crate) fn link(
         return Err(Reason::Credit);
     };
     slot.shared().set_drained_by_client(is_own);
-    if file.writes == Writes::Through || connection.is_synchronous {
+    if file.writes == Writes::Through {
         // A program that is told of an error writes again: what is refused must not stay staged.
         slot.shared().demote();
     }
@@ -378,7 +378,8 @@ pub(crate) fn unlink(locked: &mut Locked) {
                 }
                 give_log(link.connection, log);
             }
-            file.owed = file.owed.or(error).or(take_error(link));
+            file.owed.owe(error);
+            file.owed.owe(take_error(link));
             link.end();
         }
         Err(Lost) => {
@@ -390,7 +391,7 @@ pub(crate) fn unlink(locked: &mut Locked) {
             if let Some((_, log)) = file.state.staging() {
                 take_over(link, log, real.as_ref().map_or(fd, AsFd::as_fd));
             }
-            file.owed = file.owed.or(take_error(link));
+            file.owed.owe(take_error(link));
         }
     }
     entry.cursor.give(|position| give_position(position, fd, file.appended_to()));
@@ -465,7 +466,6 @@ pub(crate) fn log_of(
         at,
         producer,
         drains,
-        is_refused: false,
         device,
         traced_to: 0,
         drain_cost: Cost::UNKNOWN,

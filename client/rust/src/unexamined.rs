@@ -22,6 +22,7 @@ use rustix::{
 use wire::{Counter, Reason};
 
 use crate::{
+    attention::Event,
     client::Client,
     open::{STREAMS_MAX, identify},
     rules::{Policy, is_kernels},
@@ -150,15 +151,12 @@ impl Client {
     /// where more may depend on it.
     #[inline]
     pub fn close_unexamined(&'static self, fd: RawFd) -> bool {
-        !self.has_locks.load(Ordering::Relaxed) && self.table.forget_opened(fd)
+        !self.locks.are_any() && self.table.forget_opened(fd)
     }
 
     #[inline]
     fn may_stay_unexamined(&'static self) -> bool {
-        !self.examines_all.load(Ordering::Relaxed)
-            && !self.leaves_all.load(Ordering::Relaxed)
-            && !self.is_exiting()
-            && self.is_nothing_staged()
+        self.attention.is_lazy() && self.is_nothing_staged()
     }
 
     /// True if the first writes of a file go to the kernel.
@@ -177,7 +175,7 @@ impl Client {
         if self.connected().is_some() {
             return;
         }
-        self.examines_all.store(true, Ordering::Relaxed);
+        self.attention.note(Event::Connect);
         fence(Ordering::SeqCst);
         self.examine_all();
     }

@@ -18,6 +18,7 @@ use crate::{
     limit::{exceeded, fitting},
     locked::Locked,
     log::Log,
+    owed::Owed,
     pieces::total,
     proc::link_of,
     slot::Link,
@@ -55,7 +56,7 @@ impl Client {
             return None;
         }
         let mut file = entry.lock.try_lock()?;
-        let (link, log) = file.written_on(id)?;
+        let (link, log) = file.ready_at_once(id)?;
         let start = entry.cursor.at();
         let end = start.checked_add(len).filter(|end| i64::try_from(*end).is_ok())?;
         let target = log.reserve_on(link, start, len)?;
@@ -144,7 +145,7 @@ impl Client {
         if !file.access.writable {
             return self.kernel_write(fd, data, at);
         }
-        file.owed.take().map_or(Ok(()), Err)?;
+        file.owed.tell().map_or(Ok(()), Err)?;
         if let Some(wrote) = file.write_bundled(data, at) {
             return wrote;
         }
@@ -291,8 +292,7 @@ impl Locked {
         let len = total(data);
         let config = self.client.config.get();
         let is_large = config.is_none_or(|config| len as u64 >= config.direct);
-        let waits =
-            self.mode() == Writes::Through || config.is_some_and(|config| config.synchronous);
+        let waits = self.mode() == Writes::Through;
         if is_large {
             return (waits || !self.stages_large(len)).then_some(Reason::Large);
         }
@@ -346,11 +346,7 @@ impl Locked {
     /// Has everything staged in the file, and tells what it is refused with.
     pub(crate) fn drained(&mut self) -> io::Result<()> {
         self.drain();
-        let owed = self.owed.take().or_else(|| self.state.link().and_then(staging::take_error));
-        if let Some((_, log)) = self.state.staging().filter(|_| owed.is_some()) {
-            log.is_refused = true;
-        }
-        owed.map_or(Ok(()), Err)
+        self.tell_error().map_or(Ok(()), Err)
     }
 
     /// Has the kernel write what cannot be staged.
@@ -392,10 +388,9 @@ impl Locked {
         let (len, whole_max) = (total(data), staging::whole_max(file));
         let (link, log) = invariant!(some file.state.staging(), "a file that stages has a log",
             else return Err(Errno::IO));
-        refused(link, log, fd).map_or(Ok(()), Err)?;
+        refused(&mut file.owed, link, log, fd).map_or(Ok(()), Err)?;
         let mut staged = staging::accept(link, log, fd, data, start, whole_max);
-        let waits = file.writes.on(link) == Writes::Through
-            || client.config.get().is_some_and(|config| config.synchronous);
+        let waits = file.writes.on(link) == Writes::Through;
         if staged.is_ok() && waits {
             staged = drain(link, log, fd).map_err(|failure| (len, failure));
         }
@@ -422,18 +417,21 @@ impl Locked {
     }
 }
 
-/// Why the file takes nothing more, if what is staged for it is refused. Told once, a program may
-/// wait for room and write again: what is accepted meanwhile would be lost with the rest at close.
-fn refused(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Option<Errno> {
+/// Why the file takes nothing more, if what is staged for it is refused.
+fn refused(owed: &mut Owed, link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Option<Errno> {
     let mut errno = staging::take_error(link);
-    if errno.is_none() && log.is_refused {
+    if errno.is_none() && *owed == Owed::Told {
         errno = match drain(link, log, fd) {
             Err(Failure::Refused(errno)) => Some(errno),
             // Whoever stages finds out that the daemon is lost.
             Ok(()) | Err(Failure::Lost) => staging::take_error(link),
         };
     }
-    log.is_refused = errno.is_some();
+    if errno.is_some() {
+        owed.refuse()
+    } else {
+        owed.drain()
+    }
     errno
 }
 
