@@ -19,7 +19,7 @@ use storage::{
     names::{Attributes, Identity},
     verdict::{Verdict, errno},
 };
-use wire::{Entry, FileSystem, Request};
+use wire::{Entry, FileSystem, Request, Subject};
 
 use crate::{
     core::{Core, Departure},
@@ -172,70 +172,63 @@ fn check<S: SessionStorage>(
     lane: usize,
     request: &Request,
 ) -> Result<Work<S>, Errno> {
-    let file_in = |slot: u32| registration::find_file(core, session, slot).ok_or(Errno::BADF);
-    let slot = match *request {
-        Request::Nothing => return Ok(Work::Done(0)),
-        Request::Share { number } => {
-            let shared = core.node.clients.shares.get(number).ok_or(Errno::NOENT)?;
-            let sent = session.peer.send_shared(number, shared.as_fd());
-            return sent.map(|()| Work::Done(0)).map_err(errno);
-        }
-        Request::FlushAll => return Ok(Work::FlushAll),
-        Request::Settle { device, inode, demote } => {
-            return Ok(Work::Settle((device, inode), demote));
-        }
-        Request::Flush { file: slot, upto } => {
-            let file = file_in(slot)?;
+    let slot = match request.subject() {
+        Subject::Session => return check_session(core, session, request),
+        Subject::Names => return Ok(Work::Names(namespace::check(session, lane, request)?)),
+        Subject::File(slot) => slot,
+    };
+    let file = || registration::find_file(core, session, slot).ok_or(Errno::BADF);
+    match *request {
+        Request::Flush { upto, .. } => {
+            let file = file()?;
             if upto > file.head() {
                 return Err(Errno::INVAL);
             }
             if file.is_drained_to(upto) {
                 return Ok(Work::Done(0));
             }
-            slot
         }
-        Request::Read { file, at, len, arena_at } | Request::Write { file, at, len, arena_at } => {
+        Request::Read { at, len, arena_at, .. } | Request::Write { at, len, arena_at, .. } => {
             let end = at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
             if i64::try_from(end).is_err() || !session.segment.has(arena_at, u64::from(len)) {
                 return Err(Errno::INVAL);
             }
-            file
         }
-        Request::Attach { file, arena_at, len } => {
-            let log = Log { at: arena_at, len };
-            if !registration::may_have_log(session, file, log) {
+        Request::Attach { arena_at, len, .. } => {
+            if !registration::may_have_log(session, slot, Log { at: arena_at, len }) {
                 return Err(Errno::INVAL);
             }
-            file
         }
-        Request::Fetch { file, at, len } => {
+        Request::Fetch { at, len, .. } => {
             at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
-            file
         }
-        Request::Truncate { file, path_len: 0, len } => {
+        Request::Truncate { len, .. } => {
             i64::try_from(len).map_err(|_| Errno::INVAL)?;
-            file
         }
-        Request::Close { file }
-        | Request::Sync { file }
-        | Request::Datasync { file }
-        | Request::SetPosition { file, .. }
-        | Request::FindEnd { file }
-        | Request::FindData { file, .. }
-        | Request::FindHole { file, .. }
-        | Request::Materialize { file }
-        | Request::Lock { file, .. }
-        | Request::FindLock { file, .. }
-        | Request::Allocate { file, .. }
-        | Request::SetMode { file, path_len: 0, .. }
-        | Request::SetOwner { file, path_len: 0, .. }
-        | Request::SetTimes { file, path_len: 0, .. }
-        | Request::FileSystem { file, path_len: 0 }
-        | Request::FileStat { file }
-        | Request::Name { file } => file,
-        _ => return Ok(Work::Names(namespace::check(session, lane, request)?)),
-    };
-    Ok(Work::File(file_in(slot)?, *request))
+        // The file system checks the others.
+        _ => {}
+    }
+    Ok(Work::File(file()?, *request))
+}
+
+/// Checks a request that names nothing.
+fn check_session<S: SessionStorage>(
+    core: &Core<S>,
+    session: &Session<S>,
+    request: &Request,
+) -> Result<Work<S>, Errno> {
+    match *request {
+        Request::Nothing => Ok(Work::Done(0)),
+        Request::Share { number } => {
+            let shared = core.node.clients.shares.get(number).ok_or(Errno::NOENT)?;
+            let sent = session.peer.send_shared(number, shared.as_fd());
+            sent.map(|()| Work::Done(0)).map_err(errno)
+        }
+        Request::FlushAll => Ok(Work::FlushAll),
+        Request::Settle { device, inode, demote } => Ok(Work::Settle((device, inode), demote)),
+        // A server's.
+        _ => Err(Errno::NOSYS),
+    }
 }
 
 /// Executes a valid request.

@@ -8,7 +8,7 @@ use storage::{
     names::{NameCall, OpenCall},
 };
 use uring::Buffers;
-use wire::{PIECE_LEN_MAX, Request};
+use wire::{PIECE_LEN_MAX, Request, Subject};
 
 /// A request as it came.
 #[derive(Debug)]
@@ -37,33 +37,23 @@ pub(crate) enum Asked {
 impl Job {
     /// Decodes and checks the request.
     pub(crate) fn asked(&self) -> Result<Asked, Errno> {
-        Ok(match self.request {
-            Request::Open { file, .. } => {
-                Asked::Open(file, OpenCall::decode(&self.request, &self.payload)?)
-            }
-            Request::Close { file } => Asked::Close(file),
-            Request::Lock { file, terms, start, len } => {
+        Ok(match (self.request.subject(), self.request) {
+            (Subject::Session, Request::Reclaimed) => Asked::Reclaimed,
+            (Subject::Session, _) => return Err(Errno::NOSYS),
+            (Subject::File(file), Request::Close { .. }) => Asked::Close(file),
+            (Subject::File(file), Request::Lock { terms, start, len, .. }) => {
                 Asked::Lock(file, LockCall::new(terms, start, len)?)
             }
-            Request::FindLock { file, terms, start, len } => {
+            (Subject::File(file), Request::FindLock { terms, start, len, .. }) => {
                 Asked::FindLock(file, LockCall::new(terms, start, len)?)
             }
-            Request::Reclaimed => Asked::Reclaimed,
-            Request::Read { file, .. }
-            | Request::Write { file, .. }
-            | Request::Sync { file }
-            | Request::Datasync { file }
-            | Request::SetPosition { file, .. }
-            | Request::FindData { file, .. }
-            | Request::FindHole { file, .. }
-            | Request::FileStat { file }
-            | Request::Allocate { file, .. }
-            | Request::Truncate { file, path_len: 0, .. }
-            | Request::SetMode { file, path_len: 0, .. }
-            | Request::SetOwner { file, path_len: 0, .. }
-            | Request::SetTimes { file, path_len: 0, .. }
-            | Request::FileSystem { file, path_len: 0 } => Asked::OnFile(file),
-            _ => Asked::Name(NameCall::decode(&self.request, &self.payload, PIECE_LEN_MAX)?),
+            (Subject::File(file), _) => Asked::OnFile(file),
+            (Subject::Names, Request::Open { file, .. }) => {
+                Asked::Open(file, OpenCall::decode(&self.request, &self.payload)?)
+            }
+            (Subject::Names, _) => {
+                Asked::Name(NameCall::decode(&self.request, &self.payload, PIECE_LEN_MAX)?)
+            }
         })
     }
 }

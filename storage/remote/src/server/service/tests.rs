@@ -15,7 +15,7 @@ use storage::{
 };
 use tempfile::TempDir;
 use uring::{Choice, Engines, Events, Heap, SystemClock};
-use wire::{PathPair, Status};
+use wire::{Entry, Kind, PathPair, Status};
 
 use super::*;
 use crate::{
@@ -242,6 +242,21 @@ fn files_of_a_session_that_is_over_are_closed_on_threads_where_that_may_take_lon
         assert_eq!(engines.counters().threads - before, 2);
         assert!(session.files.borrow().is_empty());
     });
+}
+
+#[test]
+fn every_request_that_leaves_its_node_is_served() {
+    let mut world = World::new();
+    let ends = |kind: &Kind| *kind == Kind::Close;
+    let (last, first): (Vec<_>, Vec<_>) = Kind::ALL.into_iter().partition(ends);
+    for kind in first.into_iter().chain(last) {
+        let words = [u64::from(kind as u8) << 32, LOG.into(), 0, 0, 0, 0, 0, 0];
+        let request = Request::decode(&Entry(words)).expect("a kind");
+        let answer = world.serve(SESSION, async |service, session| {
+            service.execute(session, job(Some(0), request, b"", b"")).await
+        });
+        assert_eq!(answer.err() != Some(Errno::NOSYS), request.leaves_node(), "{kind:?}");
+    }
 }
 
 #[test]
