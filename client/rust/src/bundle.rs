@@ -284,7 +284,7 @@ impl Locked {
         at: Option<u64>,
     ) -> Option<io::Result<usize>> {
         let bundled = self.state.bundled()?;
-        let len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+        let len: u64 = data.iter().map(|buffer| buffer.len() as u64).sum();
         let position = self.entry.cursor.at();
         let from = if self.access.append { bundled.len } else { at.unwrap_or(position) };
         let is_limited = self.client.is_limited.load(Ordering::Relaxed);

@@ -41,9 +41,9 @@ pub struct Client {
     pub(crate) exiting: AtomicBool,
     pub(crate) locks: Locks,
     /// True if every file is detached from its open on.
-    pub(crate) leaves_all: AtomicBool,
+    pub(crate) detaches_all: AtomicBool,
     /// True if every remote file is left to its view from its open on.
-    pub(crate) leaves_remote: AtomicBool,
+    pub(crate) detaches_remote: AtomicBool,
     /// A device whose files are not those of a view.
     pub(crate) plain_device: AtomicU64,
     /// How often everything that had been read ahead was forgotten.
@@ -89,8 +89,8 @@ impl Client {
             mapped: Marks::new(),
             exiting: AtomicBool::new(false),
             locks: Locks::new(),
-            leaves_all: AtomicBool::new(false),
-            leaves_remote: AtomicBool::new(false),
+            detaches_all: AtomicBool::new(false),
+            detaches_remote: AtomicBool::new(false),
             plain_device: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
             is_limited: AtomicBool::new(false),

@@ -48,12 +48,12 @@ use crate::{
     clock::now,
     config::Config,
     host::Host,
+    mount_namespace,
     passing::send_with,
     patience::{Patience, look},
     recorder::{At, Recorder, Traced},
     slots::Slots,
     socket::OwnNumber,
-    view,
 };
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -146,8 +146,9 @@ struct Greeted {
 impl Sight {
     #[inline(never)]
     fn of(daemon: Option<Pid>) -> Self {
-        let is_confined = view::is_confined_from_start(view::is_denied(daemon));
-        Self { is_shared: view::is_shared_with(daemon), is_confined }
+        let is_confined =
+            mount_namespace::is_confined_from_start(mount_namespace::is_denied(daemon));
+        Self { is_shared: mount_namespace::is_shared_with(daemon), is_confined }
     }
 }
 

@@ -33,7 +33,7 @@ pub struct LockRange {
 }
 
 /// A file, and the bytes of it that are meant.
-struct Place {
+struct Region {
     slot: Slot,
     start: u64,
     len: u64,
@@ -58,13 +58,13 @@ impl Client {
         range: LockRange,
         waits: bool,
     ) -> Option<io::Result<()>> {
-        let place = match self.place(fd, owner, kind, range)? {
-            Ok(place) => place,
+        let region = match self.region(fd, owner, kind, range)? {
+            Ok(region) => region,
             Err(errno) => return Some(Err(errno)),
         };
         self.before_lock(fd);
         let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
-        let Place { slot, start, len } = place;
+        let Region { slot, start, len } = region;
         let request = Request::Lock { file: slot.number(), terms, start, len };
         let done = slot.connection().call(request).unwrap_or(Err(Errno::IO)).map(drop);
         if done.is_ok() && kind != LockKind::Unlocked {
@@ -89,9 +89,9 @@ impl Client {
         kind: LockKind,
         range: LockRange,
     ) -> Option<io::Result<Option<FoundLock>>> {
-        let place = self.place(fd, owner, LockKind::Unlocked, range)?;
-        Some(place.and_then(|place| {
-            let Place { slot, start, len } = place;
+        let region = self.region(fd, owner, LockKind::Unlocked, range)?;
+        Some(region.and_then(|region| {
+            let Region { slot, start, len } = region;
             let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 };
             let terms = terms.encode();
             let mut lane = slot.connection().lane().map_err(|_| Errno::IO)?;
@@ -106,13 +106,13 @@ impl Client {
     }
 
     /// The file that a number stands for, if it is remote, and the bytes of it that are meant.
-    fn place(
+    fn region(
         &'static self,
         fd: RawFd,
         owner: LockOwner,
         kind: LockKind,
         range: LockRange,
-    ) -> Option<io::Result<Place>> {
+    ) -> Option<io::Result<Region>> {
         self.active().filter(|config| config.has_remote())?;
         let file = self.locked_fd(fd).filter(|file| file.state.is_remote());
         let (file, link) = file.and_then(|file| file.state.link().map(|link| (file, link)))?;
@@ -122,7 +122,7 @@ impl Client {
         let slot = link.keep();
         drop(file);
         let bytes = self.bytes(fd, link, range);
-        Some(bytes.map(|(start, len)| Place { slot, start, len }))
+        Some(bytes.map(|(start, len)| Region { slot, start, len }))
     }
 
     /// First byte and length of a range; length zero: all from there on.

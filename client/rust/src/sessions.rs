@@ -28,7 +28,7 @@ use shm::{Lock, Once};
 use crate::connection::{Connection, Tables};
 
 /// Sessions that a chain of forks can have one after the other: each child needs its own.
-const SESSIONS_MAX: usize = 16;
+const CHAIN_MAX: usize = 16;
 
 /// The state of a process towards its daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ impl Reach {
 
 /// The sessions of this process and of those it was forked from.
 pub(crate) struct Sessions {
-    connections: [Once<Connection>; SESSIONS_MAX],
-    tables: [Tables; SESSIONS_MAX],
+    connections: [Once<Connection>; CHAIN_MAX],
+    tables: [Tables; CHAIN_MAX],
     /// Index of this process's connection; beyond the last: none any more.
     current: AtomicUsize,
     reach: AtomicU8,
@@ -101,8 +101,8 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) const fn new() -> Self {
         Self {
-            connections: [const { Once::new() }; SESSIONS_MAX],
-            tables: [const { Tables::new() }; SESSIONS_MAX],
+            connections: [const { Once::new() }; CHAIN_MAX],
+            tables: [const { Tables::new() }; CHAIN_MAX],
             current: AtomicUsize::new(0),
             reach: AtomicU8::new(Reach::Untried as u8),
             connecting: Lock::new(()),

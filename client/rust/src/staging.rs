@@ -172,8 +172,8 @@ pub(crate) fn accept(
         return Ok(());
     }
     let mut done = 0;
-    for piece in data {
-        let mut rest: &[u8] = piece;
+    for buffer in data {
+        let mut rest: &[u8] = buffer;
         while !rest.is_empty() {
             let to = if at == APPEND { APPEND } else { at + done as u64 };
             let Some(len) = accept_some(link, log, rest, to) else {
@@ -181,7 +181,7 @@ pub(crate) fn accept(
                 continue;
             };
             done += len;
-            rest = invariant!(some rest.get(len..), "a piece of the data is accepted",
+            rest = invariant!(some rest.get(len..), "a part of the buffer is accepted",
                 else return Err((done, Failure::Refused(Errno::IO))));
             tell(link, log);
         }

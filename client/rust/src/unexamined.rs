@@ -194,18 +194,18 @@ impl Client {
         let number = self.host.borrow(fd);
         let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, identify(number)?)));
         let Ok((flags, (mode, (device, inode)))) = found else { return before };
-        let left = match before {
-            Entry::Opened(_) => self.leaves_all().then_some(Reason::Unsupported),
+        let reason = match before {
+            Entry::Opened(_) => self.detaches_all().then_some(Reason::Unsupported),
             _ => Some(Reason::Inherited),
         };
         let is_file = !flags.contains(OFlags::PATH);
-        let id = is_file.then(|| self.keep(mode, device, inode, flags, left)).flatten();
+        let id = is_file.then(|| self.keep(mode, device, inode, flags, reason)).flatten();
         let learned = self.table.learn(fd, before, id.map_or(Entry::Foreign, Entry::File));
         if let Some(id) = id {
             if learned != Entry::File(id) {
                 self.forget_file(id);
             } else if matches!(before, Entry::Opened(_)) {
-                self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1);
+                self.count(reason.map_or(Counter::Files, Counter::Fallbacks), 1);
             }
         }
         learned

@@ -11,6 +11,7 @@ use shm::{copy::copy_in_cached, staging::APPEND};
 use wire::{Counter, Reason, SEEK_CUR};
 
 use crate::{
+    buffers::total,
     client::Client,
     clock::{nanoseconds, now},
     cursor::Keeper,
@@ -19,12 +20,11 @@ use crate::{
     locked::Locked,
     log::Log,
     owed::Owed,
-    pieces::total,
     proc::link_of,
     slot::Link,
     staging::{self, Failure, drain},
     table::{Entry, FileId},
-    write_kernel::{kernel_write_pieces, write_rest},
+    write_kernel::{kernel_write_vectored, write_rest},
     writes::Writes,
 };
 
@@ -69,7 +69,7 @@ impl Client {
         log.note(start, len);
         staging::tell(link, log);
         if link.connection.is_lost() {
-            self.leave_lost(Locked { client: self, fd, id, entry, file });
+            self.detach_lost(Locked { client: self, fd, id, entry, file });
         } else {
             drop(file);
         }
@@ -81,8 +81,8 @@ impl Client {
 
     /// The daemon was found to be lost after a write was accepted.
     #[cold]
-    fn leave_lost(&'static self, mut file: Locked) {
-        file.leave(Reason::DaemonLost);
+    fn detach_lost(&'static self, mut file: Locked) {
+        file.detach(Reason::DaemonLost);
         drop(file);
         self.sweep();
     }
@@ -248,7 +248,7 @@ impl Client {
         let how = if at.is_none() { OFlags::APPEND } else { OFlags::empty() };
         let file = fs::open(name, OFlags::WRONLY | OFlags::CLOEXEC | how, Mode::empty());
         let file = file.map_err(|errno| if errno == Errno::NXIO { Errno::AGAIN } else { errno })?;
-        kernel_write_pieces(file.as_fd(), data, at).map_err(|errno| match errno {
+        kernel_write_vectored(file.as_fd(), data, at).map_err(|errno| match errno {
             // Sealed, or a socket: a server's, which only a lane leads to.
             Errno::PERM => Errno::AGAIN,
             errno => errno,
@@ -265,7 +265,7 @@ impl Client {
         match (data, at) {
             ([data], None) => io::write(fd, data),
             ([data], Some(at)) => io::pwrite(fd, data, at),
-            _ => kernel_write_pieces(fd, data, at),
+            _ => kernel_write_vectored(fd, data, at),
         }
     }
 
@@ -280,7 +280,7 @@ impl Locked {
     /// Why the program makes this write itself, of a file that it has open: it is as cheap to write
     /// as to copy, or would wait until it is drained.
     fn goes_directly(&mut self, data: &[&[u8]], at: Option<u64>) -> Option<Reason> {
-        if self.state.is_placeholder() || self.state.left().is_some() {
+        if self.state.is_placeholder() || self.state.refusal().is_some() {
             return None;
         }
         if self.access.direct {
@@ -352,7 +352,7 @@ impl Locked {
     /// Has the kernel write what cannot be staged.
     fn write_past(mut self, reason: Reason, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
         if self.state.is_placeholder() {
-            self.leave(reason);
+            self.detach(reason);
         }
         let (client, fd, is_remote) = (self.client, self.fd, self.state.is_remote());
         client.settle_others(&mut self);
@@ -400,7 +400,7 @@ impl Locked {
             }
         }
         if staged.is_ok() && link.connection.is_lost() {
-            self.leave(Reason::DaemonLost);
+            self.detach(Reason::DaemonLost);
         }
         match staged {
             Ok(()) => Ok(len),
@@ -408,7 +408,7 @@ impl Locked {
             Err((accepted @ 1.., Failure::Refused(_))) if !waits => Ok(accepted),
             Err((_, Failure::Refused(errno))) => Err(errno),
             Err((accepted, Failure::Lost)) => {
-                self.leave(Reason::DaemonLost);
+                self.detach(Reason::DaemonLost);
                 let wrote = write_rest(self.borrow(), data, start, accepted)?;
                 client.count_written(Reason::DaemonLost, wrote - accepted);
                 Ok(wrote)

@@ -50,7 +50,7 @@ pub use greeting::{
 pub use listing::{Listed, Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use mode::NewMode;
-pub use payload::PIECE_LEN_MAX;
+pub use payload::TRANSFER_LEN_MAX;
 pub use phase::{Phase, Reply};
 pub use place::{Place, PlaceName, SOURCES_MAX};
 pub use record::{CreateFlags, Record};

@@ -4,7 +4,7 @@
 use crate::{request::Request, times::Times};
 
 /// Most bytes that one request reads or writes at a server.
-pub const PIECE_LEN_MAX: usize = 64 << 10;
+pub const TRANSFER_LEN_MAX: usize = 64 << 10;
 
 impl Request {
     /// Length in bytes of the paths and times that come with the request; `None` when it is not of
@@ -22,7 +22,7 @@ impl Request {
     pub(crate) fn payload_len(&self) -> Option<u64> {
         match *self {
             Self::Write { len, .. } => Some(u64::from(len)),
-            Self::Read { len, .. } if len as usize > PIECE_LEN_MAX => None,
+            Self::Read { len, .. } if len as usize > TRANSFER_LEN_MAX => None,
             _ => self.leaves_node().then(|| self.names_len().unwrap_or(0)),
         }
     }

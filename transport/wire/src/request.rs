@@ -4,7 +4,7 @@
 
 mod field;
 
-use self::field::{Field, Place};
+use self::field::{EntryPart, Field};
 use crate::{
     entry::{Entry, Invalid},
     uses::Uses,
@@ -138,7 +138,7 @@ macro_rules! requests {
                 let mut entry = Entry::new(self.kind() as u8);
                 match *self {$(
                     Self::$kind { $($($field),*)? } => {
-                        $($(entry.put(Place::$place, $field.word());)*)?
+                        $($(entry.put(EntryPart::$place, $field.word());)*)?
                     }
                 )*}
                 entry
@@ -153,7 +153,7 @@ macro_rules! requests {
             pub fn decode(entry: &Entry) -> Result<Self, Invalid> {
                 Ok(match Kind::from_wire(entry.kind())? {$(
                     Kind::$kind => Self::$kind {
-                        $($($field: Field::of(entry.get(Place::$place)),)*)?
+                        $($($field: Field::of(entry.get(EntryPart::$place)),)*)?
                     },
                 )*})
             }

@@ -146,9 +146,9 @@ impl Bundle {
             put(connection, logs.data(), self.data_head, padding)?;
             self.data_head = aligned;
         }
-        for piece in data {
-            put(connection, logs.data(), self.data_head, piece)?;
-            self.data_head += piece.len() as u64;
+        for buffer in data {
+            put(connection, logs.data(), self.data_head, buffer)?;
+            self.data_head += buffer.len() as u64;
         }
         Some(())
     }

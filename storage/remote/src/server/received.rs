@@ -8,11 +8,11 @@ use storage::{
     names::{NameCall, OpenCall},
 };
 use uring::Buffers;
-use wire::{PIECE_LEN_MAX, Request, Subject};
+use wire::{Request, Subject, TRANSFER_LEN_MAX};
 
 /// A request as it came.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct Received {
     pub(crate) id: u64,
     pub(crate) record: Option<u32>,
     pub(crate) request: Request,
@@ -34,7 +34,7 @@ pub(crate) enum Asked {
     Reclaimed,
 }
 
-impl Job {
+impl Received {
     /// Decodes and checks the request.
     pub(crate) fn asked(&self) -> Result<Asked, Errno> {
         Ok(match (self.request.subject(), self.request) {
@@ -52,7 +52,7 @@ impl Job {
                 Asked::Open(file, OpenCall::decode(&self.request, &self.payload)?)
             }
             (Subject::Names, _) => {
-                Asked::Name(NameCall::decode(&self.request, &self.payload, PIECE_LEN_MAX)?)
+                Asked::Name(NameCall::decode(&self.request, &self.payload, TRANSFER_LEN_MAX)?)
             }
         })
     }
