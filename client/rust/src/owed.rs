@@ -20,8 +20,6 @@
 
 use rustix::io::Errno;
 
-use crate::{file::OpenFile, staging::take_error};
-
 /// Errors of an open file's staged writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owed {
@@ -62,14 +60,6 @@ impl Owed {
     /// True if the next write, sync, or close fails.
     pub(crate) const fn is_untold(self) -> bool {
         matches!(self, Self::Untold(_))
-    }
-}
-
-impl OpenFile {
-    /// The error that the caller tells the program now: its own, or else its slot's.
-    pub(crate) fn tell_error(&mut self) -> Option<Errno> {
-        let own = self.owed.tell();
-        own.or_else(|| self.state.link().and_then(take_error).inspect(|_| self.owed.refuse()))
     }
 }
 

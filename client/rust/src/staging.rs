@@ -413,6 +413,14 @@ pub(crate) fn take_error(link: Link) -> Option<Errno> {
     Some(Errno::from_raw_os_error(i32::try_from(errno & 0xfff).unwrap_or(5)))
 }
 
+impl OpenFile {
+    /// The error that the caller tells the program now: its own, or else its slot's.
+    pub(crate) fn tell_error(&mut self) -> Option<Errno> {
+        let own = self.owed.tell();
+        own.or_else(|| self.state.link().and_then(take_error).inspect(|_| self.owed.refuse()))
+    }
+}
+
 /// Gives the kernel the file position, of a file that was appended to the end of the last append.
 fn give_position(position: u64, fd: BorrowedFd<'_>, appended_to: Option<u64>) {
     let position = match (position, appended_to) {

@@ -388,6 +388,7 @@ impl<S: Locking> Service<S> {
 
     async fn on_file(&self, open: &Open<S>, received: &Received) -> io::Result<(u64, Vec<u8>)> {
         let (storage, file) = (&self.storage, &open.file);
+        let seek = async |to| Ok((storage.seek(file, to).await?, Vec::new()));
         match received.request {
             Request::Read { at, .. } => {
                 return Ok((
@@ -398,15 +399,9 @@ impl<S: Locking> Service<S> {
             Request::Write { at, .. } => return self.write(open, at, &received.data).await,
             Request::Sync { .. } => storage.sync(file, false).await?,
             Request::Datasync { .. } => storage.sync(file, true).await?,
-            Request::SetPosition { at, .. } => {
-                return Ok((storage.seek(file, SeekFrom::Start(at)).await?, Vec::new()));
-            }
-            Request::FindData { at, .. } => {
-                return Ok((storage.seek(file, SeekFrom::Data(at)).await?, Vec::new()));
-            }
-            Request::FindHole { at, .. } => {
-                return Ok((storage.seek(file, SeekFrom::Hole(at)).await?, Vec::new()));
-            }
+            Request::SetPosition { at, .. } => return seek(SeekFrom::Start(at)).await,
+            Request::FindData { at, .. } => return seek(SeekFrom::Data(at)).await,
+            Request::FindHole { at, .. } => return seek(SeekFrom::Hole(at)).await,
             Request::FileStat { .. } => {
                 return Ok((0, storage.status(file).await?.encode().to_vec()));
             }
