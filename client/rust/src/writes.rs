@@ -22,7 +22,7 @@ use crate::slot::Link;
 /// Mode of an open file's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// Each waits until it is in the file: by `O_SYNC` or the settings, because others have the file
+    /// Each waits until it is in the file: by `O_SYNC` or settings, because others have the file
     /// open, or the process exits. First, so that a short write has a zero to test for.
     Through,
     /// The program goes on once they are staged.
