@@ -25,7 +25,7 @@ use std::{
 
 use daemon::{
     control,
-    folder::{self, is_made},
+    socket_folder::{self, is_made},
 };
 use rustix::{
     fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, statat},
@@ -56,7 +56,7 @@ const LINK: &str = "job";
 /// The root of the server that a daemon is for its own node.
 const OWN_SERVER: &str = "own";
 /// Mode of a folder that we made.
-const MADE: Mode = Mode::from_bits_retain(folder::MADE);
+const MADE: Mode = Mode::from_bits_retain(socket_folder::MADE);
 /// How often the level above may vanish while a job's folder is created.
 const RACES_MAX: u32 = 100;
 /// Longest wait for the lock: a daemon whose server is away gives up starting before that.

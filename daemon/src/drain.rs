@@ -30,7 +30,7 @@ use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 
 use crate::{
     core::{Core, Departure},
-    file::{OpenFile, Piece, Turn},
+    file::{ArenaRange, OpenFile, Turn},
     lines::UNIT_LEN,
     session::Session,
     session_storage::SessionStorage,
@@ -230,8 +230,8 @@ async fn write_group<S: SessionStorage>(
 ) -> Result<(), Errno> {
     let file = log.file();
     for batch in plan::batches(group) {
-        let pieces = batch.pieces.iter().map(|run| file.staged_piece(run.start, run.len));
-        if let Err(error) = write_all(core, file, batch.file_at, pieces.collect()).await {
+        let ranges = batch.runs.iter().map(|run| file.staged_range(run.start, run.len));
+        if let Err(error) = write_all(core, file, batch.file_at, ranges.collect()).await {
             give_up(core, file, error)?;
         }
     }
@@ -267,7 +267,7 @@ async fn append_part<S: SessionStorage>(
     let file = log.file();
     let descriptor = file.descriptor()?;
     let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
-    let from = buffers(file, file.staged_pieces(position, len))?;
+    let from = buffers(file, file.staged_ranges(position, len))?;
     file.shared().write_begins(position, size);
     let written = write_some(core, file, &descriptor.file, size, from).await;
     if written.is_err() {
@@ -277,19 +277,19 @@ async fn append_part<S: SessionStorage>(
     Ok(())
 }
 
-/// Writes all of `pieces` at `at`, going on after short writes.
+/// Writes all of `ranges` at `at`, going on after short writes.
 async fn write_all<S: SessionStorage>(
     core: &Core<S>,
     file: &Rc<OpenFile<S>>,
     mut at: u64,
-    mut pieces: Vec<Piece>,
+    mut ranges: Vec<ArenaRange>,
 ) -> Result<(), Errno> {
-    while !pieces.is_empty() {
+    while !ranges.is_empty() {
         let descriptor = file.descriptor()?;
-        let from = buffers(file, pieces.iter().copied())?;
+        let from = buffers(file, ranges.iter().copied())?;
         let written = write_some(core, file, &descriptor.file, at, from).await?;
         at += written;
-        advance(&mut pieces, written);
+        advance(&mut ranges, written);
     }
     Ok(())
 }
@@ -297,9 +297,9 @@ async fn write_all<S: SessionStorage>(
 /// Staged bytes, to be written.
 fn buffers<S: SessionStorage>(
     file: &OpenFile<S>,
-    pieces: impl Iterator<Item = Piece>,
+    ranges: impl Iterator<Item = ArenaRange>,
 ) -> Result<Buffers, Errno> {
-    let buffers: Option<Vec<Buffer>> = pieces.map(|piece| file.buffer(piece)).collect();
+    let buffers: Option<Vec<Buffer>> = ranges.map(|range| file.buffer(range)).collect();
     buffers.and_then(Buffers::new).ok_or(Errno::FAULT)
 }
 
@@ -326,15 +326,15 @@ async fn write_some<S: SessionStorage>(
 }
 
 /// Takes `len` bytes off the front.
-fn advance(pieces: &mut Vec<Piece>, mut len: u64) {
-    pieces.retain_mut(|piece| {
-        let part = piece.len.min(len);
+fn advance(ranges: &mut Vec<ArenaRange>, mut len: u64) {
+    ranges.retain_mut(|range| {
+        let part = range.len.min(len);
         len -= part;
-        piece.arena_at += part;
-        piece.len -= part;
-        piece.len > 0
+        range.arena_at += part;
+        range.len -= part;
+        range.len > 0
     });
-    debug_assert_eq!(len, 0, "what was written was in the pieces");
+    debug_assert_eq!(len, 0, "what was written was in the ranges");
 }
 
 /// Gives up bytes that the kernel refuses, where others have the file open, too: tried again later,

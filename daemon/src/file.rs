@@ -52,7 +52,7 @@ impl Log {
 
 /// A stretch of the arena, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct ArenaRange {
     pub(crate) arena_at: u64,
     pub(crate) len: u64,
 }
@@ -186,22 +186,22 @@ impl<S: Storage> OpenFile<S> {
     }
 
     /// Where staged bytes lie in the arena. They do not wrap in the log.
-    pub(crate) fn staged_piece(&self, start: u64, len: u64) -> Piece {
-        debug_assert!(len <= self.log.get().len, "a piece is of the log");
-        Piece { arena_at: self.log.get().at + self.log.get().ring_at(start), len }
+    pub(crate) fn staged_range(&self, start: u64, len: u64) -> ArenaRange {
+        debug_assert!(len <= self.log.get().len, "a range is of the log");
+        ArenaRange { arena_at: self.log.get().at + self.log.get().ring_at(start), len }
     }
 
-    /// The one or two pieces in which staged bytes lie in the arena.
-    pub(crate) fn staged_pieces(&self, start: u64, len: u64) -> impl Iterator<Item = Piece> {
-        debug_assert!(len <= self.log.get().len, "pieces are of the log");
+    /// The one or two ranges in which staged bytes lie in the arena.
+    pub(crate) fn staged_ranges(&self, start: u64, len: u64) -> impl Iterator<Item = ArenaRange> {
+        debug_assert!(len <= self.log.get().len, "ranges are of the log");
         let first = len.min(self.log.get().len - self.log.get().ring_at(start));
-        let pieces = [(start, first), (start + first, len - first)].into_iter();
-        pieces.filter(|(_, len)| *len > 0).map(|(start, len)| self.staged_piece(start, len))
+        let ranges = [(start, first), (start + first, len - first)].into_iter();
+        ranges.filter(|(_, len)| *len > 0).map(|(start, len)| self.staged_range(start, len))
     }
 
     /// A stretch of the arena as a buffer; `None` when it is not in the arena.
-    pub(crate) fn buffer(&self, piece: Piece) -> Option<Buffer> {
-        self.segment.buffer(piece.arena_at, piece.len)
+    pub(crate) fn buffer(&self, range: ArenaRange) -> Option<Buffer> {
+        self.segment.buffer(range.arena_at, range.len)
     }
 
     /// Gives up on a log that makes no sense.

@@ -31,7 +31,6 @@ mod cores;
 mod drain;
 mod error;
 mod file;
-pub mod folder;
 mod guest;
 mod hidden;
 mod lanes;
@@ -60,7 +59,7 @@ mod signals;
 #[cfg(test)]
 mod simulation;
 mod socket;
-mod socket_folder;
+pub mod socket_folder;
 mod standby;
 mod statistics;
 mod status;

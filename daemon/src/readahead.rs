@@ -3,7 +3,7 @@
 //! A client reads from the page cache itself and asks only when the bytes are not there. A request
 //! that begins where the last one ended, or the first one at the start of the file, makes the file
 //! sequential: from then on the window ahead doubles with every request, up to 8 MiB, and is
-//! fetched by a throughput task in pieces, so that no request waits for more than one.
+//! fetched by a throughput task in steps, so that no request waits for more than one.
 
 use std::rc::Rc;
 
@@ -53,8 +53,8 @@ fn fetch_ahead<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, ta
 async fn run_ahead<S: SessionStorage>(core: Rc<Core<S>>, file: Rc<OpenFile<S>>) {
     while let Some((at, len)) = file.window.ahead().filter(|_| !file.is_closing()) {
         let Ok(descriptor) = file.descriptor() else { break };
-        let Ok(piece) = usize::try_from(len) else { break };
-        match core.storage.fetch(&descriptor.file, at, piece).await {
+        let Ok(step) = usize::try_from(len) else { break };
+        match core.storage.fetch(&descriptor.file, at, step).await {
             Ok(fetched) if fetched > 0 => file.window.fetched(at, fetched as u64),
             // Elsewhere there may be more.
             Ok(_) if file.window.ahead_at.get() != at => {}

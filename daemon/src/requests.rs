@@ -19,12 +19,12 @@ use storage::{
     names::{Attributes, Identity},
     verdict::{Verdict, errno},
 };
-use wire::{Entry, FileSystem, Request};
+use wire::{Entry, FileSystem, Request, Subject};
 
 use crate::{
     core::{Core, Departure},
     drain,
-    file::{Log, OpenFile, Piece},
+    file::{ArenaRange, Log, OpenFile},
     locks, namespace, readahead, registration,
     session::{Session, Ticket},
     session_storage::SessionStorage,
@@ -97,8 +97,8 @@ fn spawn<S: SessionStorage>(
             | Request::Write { at, len, arena_at, .. }),
         ) => {
             let is_write = matches!(request, Request::Write { .. });
-            let piece = Piece { arena_at, len: u64::from(len) };
-            let transfer = Transfer { core, ticket, file, at, piece, is_write };
+            let range = ArenaRange { arena_at, len: u64::from(len) };
+            let transfer = Transfer { core, ticket, file, at, range, is_write };
             match transfer.file.permit(permits) {
                 Ok(permit) => transfer.begin(permit),
                 Err(line) => permits::wait(line, transfer),
@@ -117,7 +117,7 @@ pub(crate) struct Transfer<S: SessionStorage> {
     pub(crate) ticket: Ticket<S>,
     pub(crate) file: Rc<OpenFile<S>>,
     at: u64,
-    piece: Piece,
+    range: ArenaRange,
     is_write: bool,
 }
 
@@ -125,18 +125,18 @@ impl<S: SessionStorage> Transfer<S> {
     /// Executes the transfer in a task that is small: it fits where the last one was. The permit
     /// is kept until it is over.
     pub(crate) fn begin(self, permit: Option<Credit>) {
-        let Self { core, ticket, file, at, piece, is_write } = self;
-        debug_assert!(ticket.session.segment.has(piece.arena_at, piece.len));
-        let (handle, len) = (core.handle.clone(), piece.len);
+        let Self { core, ticket, file, at, range, is_write } = self;
+        debug_assert!(ticket.session.segment.has(range.arena_at, range.len));
+        let (handle, len) = (core.handle.clone(), range.len);
         if is_write {
             begin(&handle, len, async move {
-                let verdict = write(&core, &ticket, &file, at, piece).await;
+                let verdict = write(&core, &ticket, &file, at, range).await;
                 ticket.complete(verdict);
                 drop(permit);
             });
         } else {
             begin(&handle, len, async move {
-                let verdict = read(&core, &ticket, &file, at, piece).await;
+                let verdict = read(&core, &ticket, &file, at, range).await;
                 ticket.complete(verdict);
                 drop(permit);
             });
@@ -172,70 +172,63 @@ fn check<S: SessionStorage>(
     lane: usize,
     request: &Request,
 ) -> Result<Work<S>, Errno> {
-    let file_in = |slot: u32| registration::find_file(core, session, slot).ok_or(Errno::BADF);
-    let slot = match *request {
-        Request::Nothing => return Ok(Work::Done(0)),
-        Request::Share { number } => {
-            let shared = core.node.clients.shares.get(number).ok_or(Errno::NOENT)?;
-            let sent = session.peer.send_shared(number, shared.as_fd());
-            return sent.map(|()| Work::Done(0)).map_err(errno);
-        }
-        Request::FlushAll => return Ok(Work::FlushAll),
-        Request::Settle { device, inode, demote } => {
-            return Ok(Work::Settle((device, inode), demote));
-        }
-        Request::Flush { file: slot, upto } => {
-            let file = file_in(slot)?;
+    let slot = match request.subject() {
+        Subject::Session => return check_session(core, session, request),
+        Subject::Names => return Ok(Work::Names(namespace::check(session, lane, request)?)),
+        Subject::File(slot) => slot,
+    };
+    let file = || registration::find_file(core, session, slot).ok_or(Errno::BADF);
+    match *request {
+        Request::Flush { upto, .. } => {
+            let file = file()?;
             if upto > file.head() {
                 return Err(Errno::INVAL);
             }
             if file.is_drained_to(upto) {
                 return Ok(Work::Done(0));
             }
-            slot
         }
-        Request::Read { file, at, len, arena_at } | Request::Write { file, at, len, arena_at } => {
+        Request::Read { at, len, arena_at, .. } | Request::Write { at, len, arena_at, .. } => {
             let end = at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
             if i64::try_from(end).is_err() || !session.segment.has(arena_at, u64::from(len)) {
                 return Err(Errno::INVAL);
             }
-            file
         }
-        Request::Attach { file, arena_at, len } => {
-            let log = Log { at: arena_at, len };
-            if !registration::may_have_log(session, file, log) {
-                return Err(Errno::INVAL);
-            }
-            file
+        Request::Attach { arena_at, len, .. }
+            if !registration::may_have_log(session, slot, Log { at: arena_at, len }) =>
+        {
+            return Err(Errno::INVAL);
         }
-        Request::Fetch { file, at, len } => {
+        Request::Fetch { at, len, .. } => {
             at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
-            file
         }
-        Request::Truncate { file, path_len: 0, len } => {
+        Request::Truncate { len, .. } => {
             i64::try_from(len).map_err(|_| Errno::INVAL)?;
-            file
         }
-        Request::Close { file }
-        | Request::Sync { file }
-        | Request::Datasync { file }
-        | Request::SetPosition { file, .. }
-        | Request::FindEnd { file }
-        | Request::FindData { file, .. }
-        | Request::FindHole { file, .. }
-        | Request::Materialize { file }
-        | Request::Lock { file, .. }
-        | Request::FindLock { file, .. }
-        | Request::Allocate { file, .. }
-        | Request::SetMode { file, path_len: 0, .. }
-        | Request::SetOwner { file, path_len: 0, .. }
-        | Request::SetTimes { file, path_len: 0, .. }
-        | Request::FileSystem { file, path_len: 0 }
-        | Request::FileStat { file }
-        | Request::Name { file } => file,
-        _ => return Ok(Work::Names(namespace::check(session, lane, request)?)),
-    };
-    Ok(Work::File(file_in(slot)?, *request))
+        // The file system checks the others.
+        _ => {}
+    }
+    Ok(Work::File(file()?, *request))
+}
+
+/// Checks a request that names nothing.
+fn check_session<S: SessionStorage>(
+    core: &Core<S>,
+    session: &Session<S>,
+    request: &Request,
+) -> Result<Work<S>, Errno> {
+    match *request {
+        Request::Nothing => Ok(Work::Done(0)),
+        Request::Share { number } => {
+            let shared = core.node.clients.shares.get(number).ok_or(Errno::NOENT)?;
+            let sent = session.peer.send_shared(number, shared.as_fd());
+            sent.map(|()| Work::Done(0)).map_err(errno)
+        }
+        Request::FlushAll => Ok(Work::FlushAll),
+        Request::Settle { device, inode, demote } => Ok(Work::Settle((device, inode), demote)),
+        // A server's.
+        _ => Err(Errno::NOSYS),
+    }
 }
 
 /// Executes a valid request.
@@ -364,26 +357,26 @@ async fn set<S: SessionStorage>(
     core.storage.set(&descriptor.file, what).await.map_err(errno)
 }
 
-/// Reads into the arena, after what is staged, until the piece is full or the file ends.
+/// Reads into the arena, after what is staged, until the range is full or the file ends.
 async fn read<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
     at: u64,
-    piece: Piece,
+    range: ArenaRange,
 ) -> Verdict {
     drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
     ticket.issue();
     let mut done = 0;
-    while done < piece.len {
-        let rest = Piece { arena_at: piece.arena_at + done, len: piece.len - done };
+    while done < range.len {
+        let rest = ArenaRange { arena_at: range.arena_at + done, len: range.len - done };
         let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
         match core.storage.read(&descriptor.file, at + done, into).await {
             Ok(0) => break,
             Ok(len) => {
                 done += len as u64;
-                invariant!(done <= piece.len, "storage reads what fits",
+                invariant!(done <= range.len, "storage reads what fits",
                     else return Err(Errno::IO));
             }
             Err(_) if done > 0 => break,
@@ -393,20 +386,20 @@ async fn read<S: SessionStorage>(
     Ok(done)
 }
 
-/// Writes from the arena, after what is staged, until the piece is written or an error stops it.
+/// Writes from the arena, after what is staged, until the range is written or an error stops it.
 async fn write<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
     at: u64,
-    piece: Piece,
+    range: ArenaRange,
 ) -> Verdict {
     let _turn = drain::drain_and_turn_to_write(core, file).await?;
     let descriptor = file.descriptor()?;
     ticket.issue();
     let mut done = 0;
-    while done < piece.len {
-        let rest = Piece { arena_at: piece.arena_at + done, len: piece.len - done };
+    while done < range.len {
+        let rest = ArenaRange { arena_at: range.arena_at + done, len: range.len - done };
         let from = file.buffer(rest).ok_or(Errno::FAULT)?.into();
         match core.storage.write(&descriptor.file, at + done, from).await {
             Ok(0) if done == 0 => return Err(Errno::IO),
@@ -414,7 +407,7 @@ async fn write<S: SessionStorage>(
             Ok(0) | Err(_) => break,
             Ok(len) => {
                 done += len as u64;
-                invariant!(done <= piece.len, "storage writes what it gets",
+                invariant!(done <= range.len, "storage writes what it gets",
                     else return Err(Errno::IO));
             }
         }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use daemon::{control, folder};
+use daemon::{control, socket_folder};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::{Job, LOCK, PROGRAMS, base::bases, check_private, is_made, locked};
@@ -39,7 +39,7 @@ fn clear_if_deserted(job: &Job) {
 /// A daemon of another node, too, refuses whoever is on this one.
 fn is_of_this_node(job: &Job) -> bool {
     let lock = job.open(LOCK, OFlags::RDWR | OFlags::CLOEXEC);
-    lock.is_ok_and(|lock| folder::has_local_file(lock.into()))
+    lock.is_ok_and(|lock| socket_folder::has_local_file(lock.into()))
 }
 
 /// Programs go on without their daemon, and may be in a folder that it has made.

@@ -110,7 +110,7 @@ unsafe fn serve(request: *mut aiocb, work: Work) -> Option<Outcome> {
     // SAFETY: as the caller promises; libc's structure begins so.
     let head = unsafe { request.cast::<Head>().as_mut() }?;
     if !client.is_remote_file(head.fd) {
-        client.leave(head.fd, Reason::Unsupported);
+        client.detach(head.fd, Reason::Unsupported);
         return None;
     }
     if head.event.sigev_notify == libc::SIGEV_THREAD {
@@ -150,7 +150,7 @@ unsafe fn serve_list(
         if client.is_remote_file(head.fd) {
             remote_count += 1;
         } else {
-            client.leave(head.fd, Reason::Unsupported);
+            client.detach(head.fd, Reason::Unsupported);
         }
     }
     if remote_count == 0 {
@@ -238,18 +238,18 @@ pub(crate) unsafe fn submit(context: usize, count: usize, list: *const *const io
         let request = unsafe { place.read() };
         // SAFETY: as the caller promises.
         if let Some(request) = unsafe { request.as_ref() } {
-            leave_number(c_int::try_from(request.aio_fildes).unwrap_or(-1))?;
+            detach_number(c_int::try_from(request.aio_fildes).unwrap_or(-1))?;
         }
     }
     // SAFETY: the program's own call.
     unsafe { kernel!(SYS_io_submit, context, count, list) }
 }
 
-fn leave_number(fd: c_int) -> Outcome<()> {
+fn detach_number(fd: c_int) -> Outcome<()> {
     let Some(client) = client() else { return Ok(()) };
     if client.is_remote_file(fd) && is_writable(client, fd) {
         return Err(Errno::NOSYS);
     }
-    client.leave(fd, Reason::Unsupported);
+    client.detach(fd, Reason::Unsupported);
     Ok(())
 }

@@ -48,17 +48,17 @@ interpose! {
 fn by_kernel(from: c_int, has_place: bool, out: c_int, call: impl FnOnce() -> Outcome) -> Outcome {
     let Some(client) = client() else { return call() };
     let is_elsewhere =
-        |fd| client.is_remote_file(fd) && !client.leave_to_view(fd, Reason::KernelCopy);
+        |fd| client.is_remote_file(fd) && !client.detach_to_view(fd, Reason::KernelCopy);
     if is_elsewhere(from) || is_elsewhere(out) {
         return Err(Errno::INVAL);
     }
     if has_place {
         client.drain(from);
     } else if !client.is_unexamined(from) {
-        client.leave(from, Reason::KernelCopy);
+        client.detach(from, Reason::KernelCopy);
     }
     if !client.is_unexamined(out) {
-        client.leave(out, Reason::KernelCopy);
+        client.detach(out, Reason::KernelCopy);
     }
     let moved = call()?;
     client.count_undelegated(out, Reason::KernelCopy, counted(moved));

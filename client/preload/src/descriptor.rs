@@ -158,7 +158,7 @@ fn duplicated(old: c_int, new: c_int) {
         client.forget(new);
         client.duplicated(old, new);
         if has_plain(new) {
-            client.leave(new, Reason::StandardStream);
+            client.detach(new, Reason::StandardStream);
         }
     }
 }
@@ -205,11 +205,11 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             Some(flags) => Ok(signed(flags) | LARGE_FILE),
             None => kernel(),
         },
-        libc::F_SETFL if client.is_remote_file(fd) && !leaves_to_view(client, fd, argument) => {
+        libc::F_SETFL if client.is_remote_file(fd) && !detaches_to_view(client, fd, argument) => {
             set_remote_flags(client, fd, argument)
         }
         libc::F_SETFL => {
-            leave_when_flags_change(client, fd, argument);
+            detach_when_flags_change(client, fd, argument);
             // A placeholder takes none, and what is left over changes nothing of a regular file.
             if client.set_flags(fd, narrowed(argument)) { Ok(0) } else { kernel() }
         }
@@ -253,9 +253,9 @@ const F_GETSIG: c_int = 11;
 /// Flags by which a remote file stays as it was opened, unless its folder has a view.
 const REMOTE_KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;
 
-fn leaves_to_view(client: &'static Client, fd: c_int, flags: usize) -> bool {
+fn detaches_to_view(client: &'static Client, fd: c_int, flags: usize) -> bool {
     let changes = (flags_of(client, fd) ^ flags) & REMOTE_KEPT != 0;
-    changes && client.leave_to_view(fd, Reason::Unsupported)
+    changes && client.detach_to_view(fd, Reason::Unsupported)
 }
 
 /// Not to wait, and to go past caches, changes nothing of a remote file.
@@ -273,10 +273,10 @@ fn narrowed(flags: usize) -> u32 {
 }
 
 /// The client keeps to the flags of `open`; with others, the kernel serves the file.
-fn leave_when_flags_change(client: &'static Client, fd: c_int, flags: usize) {
+fn detach_when_flags_change(client: &'static Client, fd: c_int, flags: usize) {
     const KEPT: usize = (libc::O_APPEND | libc::O_DIRECT) as usize;
     if (flags_of(client, fd) ^ flags) & KEPT != 0 {
-        client.leave(fd, Reason::Unsupported);
+        client.detach(fd, Reason::Unsupported);
     }
 }
 

@@ -90,7 +90,7 @@ interpose! {
 
     fn realpath(path: Text<'_>, resolved: *mut c_char) -> *mut c_char {
         if let Some((client, name)) = client().zip(path.get()) {
-            client.leave_number(name);
+            client.detach_number(name);
         }
         match viewable(AT_FDCWD, path) {
             Ok(()) => next!(

@@ -15,7 +15,7 @@ interpose! {
     // It counts from the kernel's position.
     fn backtrace_symbols_fd(frames: *const *mut c_void, count: c_int, fd: c_int) {
         if let Some(client) = client() {
-            client.leave(fd, Reason::Unsupported);
+            client.detach(fd, Reason::Unsupported);
         }
         next!(
             backtrace_symbols_fd(
@@ -71,6 +71,6 @@ fn before_load(flags: c_int) {
     if flags & libc::RTLD_DEEPBIND == 0 {
         drain_all();
     } else if let Some(client) = client() {
-        client.leave_open();
+        client.detach_open();
     }
 }

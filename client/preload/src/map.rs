@@ -85,7 +85,7 @@ fn in_view(
         return Ok(None);
     }
     // What it writes by its descriptor, or by the mapping, both have to show.
-    if is_writable(client, fd) && client.leave_to_view(fd, Reason::Mapped) {
+    if is_writable(client, fd) && client.detach_to_view(fd, Reason::Mapped) {
         return Ok(None);
     }
     if writes {
@@ -102,7 +102,7 @@ fn before(client: &'static Client, fd: c_int) {
         return;
     }
     if is_writable(client, fd) {
-        client.leave(fd, Reason::Mapped);
+        client.detach(fd, Reason::Mapped);
     } else {
         client.drain(fd);
     }

@@ -43,7 +43,7 @@ interpose! {
 
 fn pass_on(fd: c_int) {
     if let Some(client) = client() {
-        client.leave(fd, Reason::PassedOn);
+        client.detach(fd, Reason::PassedOn);
     }
 }
 

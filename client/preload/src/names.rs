@@ -226,7 +226,7 @@ fn link_at(from: Place<'_>, to: Place<'_>, flags: c_int) -> Outcome {
             }
         }
         if let (Some(client), true) = (client(), flags & AT_EMPTY_PATH != 0) {
-            client.leave(from.dir, Reason::Unsupported);
+            client.detach(from.dir, Reason::Unsupported);
         }
         ask!(SYS_linkat, from.dir, from.path, to.dir, to.path, flags)
     };

@@ -153,7 +153,7 @@ pub(crate) fn access_at(dir: c_int, path: Text<'_>, mode: c_int, flags: c_int) -
 /// As `readlinkat(2)`.
 pub(crate) fn read_link_at(dir: c_int, path: Text<'_>, mut buffer: Buffer<'_>) -> Outcome {
     if let (Some(client), Some(name)) = (client(), path.get()) {
-        client.leave_number(name);
+        client.detach_number(name);
     }
     // Without room the kernel refuses whatever the name is.
     let named = remote(dir, path).filter(|(_, name)| !name.is_empty() && buffer.len() > 0);

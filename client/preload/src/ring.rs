@@ -56,8 +56,8 @@ interpose! {
 fn begun(ring: Option<c_int>) -> c_int {
     let ring = ring.unwrap_or(MISSING);
     if let Some(client) = client().filter(|_| ring >= 0) {
-        client.leave_all();
-        client.leave_remote();
+        client.detach_all();
+        client.detach_remote();
     }
     ring
 }
@@ -74,8 +74,8 @@ pub(crate) unsafe fn set_up(entries: usize, settings: *const [u32; 3]) -> Outcom
     // SAFETY: the kernel has read them, and written what else there is.
     let [_, _, flags] = unsafe { settings.read() };
     if flags & IS_POLLED != 0 {
-        client.leave_all();
+        client.detach_all();
     }
-    client.leave_remote();
+    client.detach_remote();
     Ok(ring)
 }

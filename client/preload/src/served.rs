@@ -69,7 +69,7 @@ pub(crate) fn leave_vfork() {
 /// Gives every open file to the kernel, and makes plain system calls from now on.
 pub(crate) fn retire() {
     if let Some(client) = client() {
-        client.detach();
+        client.detach_served();
         STATE.fetch_and(!SERVED, Ordering::AcqRel);
     }
 }

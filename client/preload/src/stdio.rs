@@ -112,7 +112,7 @@ fn over(
         if let Some(stream) = cookie::stream(fd, parsed) {
             return Ok(stream);
         }
-        client.leave(fd, Reason::Unsupported);
+        client.detach(fd, Reason::Unsupported);
     }
     let stream = plain_fdopen(fd, mode);
     if stream.is_null() { Err(last()) } else { Ok(stream) }
@@ -149,7 +149,7 @@ unsafe fn reopen<'a>(
     if name.is_some() {
         settle_path(client, AT_FDCWD, path, 0);
     }
-    client.leave(fd, Reason::Unsupported);
+    client.detach(fd, Reason::Unsupported);
     let can_open = name.is_some() || can_open_again(client, fd, mode);
     let owed = client.close(fd);
     if !can_open {
@@ -194,7 +194,7 @@ unsafe fn reopen_remote(
         libc::O_WRONLY => c"w",
         _ => c"r+",
     };
-    client.leave(opened.unwrap_or(-1), Reason::StandardStream);
+    client.detach(opened.unwrap_or(-1), Reason::StandardStream);
     let mut link = [0; 32];
     // Nothing has an empty name, so that libc closes the stream, as ever when it cannot open.
     let name = opened.ok().and_then(|fd| link_of(fd, &mut link)).unwrap_or(c"");

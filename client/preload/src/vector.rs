@@ -74,7 +74,7 @@ fn leave(fd: c_int) -> Outcome<()> {
     if client.is_remote_file(fd) {
         return Err(Errno::OPNOTSUPP);
     }
-    client.leave(fd, Reason::Unsupported);
+    client.detach(fd, Reason::Unsupported);
     Ok(())
 }
 

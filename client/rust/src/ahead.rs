@@ -1,6 +1,6 @@
 //! Reading ahead of small files that lie next to each other in a physical file.
 //!
-//! A program that reads many of them in any order reads all of a physical file, in pieces that the
+//! A program that reads many of them in any order reads all of a physical file, in parts that the
 //! kernel takes for random: each waits for the file system. So where a second read in the same
 //! stretch of a file had to wait, the kernel is asked for all of that stretch, and nobody waits for
 //! it. What is in the page cache is never asked for: a read from there does not wait.

@@ -10,9 +10,9 @@ use wire::{Counter, Reason, Request};
 
 use crate::{
     arena,
+    buffers::partial,
     connection::{Connection, Lost},
     locked::Locked,
-    pieces::partial,
     slot::Link,
     write_kernel::write_rest,
 };
@@ -47,9 +47,9 @@ impl Part {
         mut skip: usize,
     ) -> Result<(), Lost> {
         let mut room = self.bytes(connection)?;
-        for piece in data {
-            let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
-            skip -= skip.min(piece.len());
+        for buffer in data {
+            let rest = buffer.get(skip.min(buffer.len())..).unwrap_or_default();
+            skip -= skip.min(buffer.len());
             let len = rest.len().min(room.len());
             copy_in(room, rest.get(..len).unwrap_or_default());
             room = room.get(len..).unwrap_or_default();
@@ -121,7 +121,7 @@ impl Locked {
             Ok(Ok(())) => Ok(done),
             Ok(Err(errno)) => partial(done, errno),
             Err(Lost) => {
-                self.leave(Reason::DaemonLost);
+                self.detach(Reason::DaemonLost);
                 if start == APPEND || self.state.is_remote() {
                     return partial(done, io::Errno::IO);
                 }
@@ -141,7 +141,7 @@ impl Locked {
         done: &mut usize,
     ) -> Result<io::Result<()>, Lost> {
         let Ok(block) = link.connection.block.lock() else { return Ok(Err(io::Errno::NOMEM)) };
-        let len = data.iter().map(|piece| piece.len()).sum();
+        let len = data.iter().map(|buffer| buffer.len()).sum();
         while *done < len {
             let part = Part::of(*block, len - *done);
             part.gather(link.connection, data, *done)?;

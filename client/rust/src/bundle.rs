@@ -21,7 +21,7 @@ use wire::{Counter, CreateFlags, Record, Request, Status};
 
 use crate::{
     client::Client,
-    connection::{Bundle, Connection, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases},
+    connection::{Bundle, Connection, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases, Terms},
     file::{self, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
@@ -55,8 +55,7 @@ pub(crate) const LARGE_FILE: u32 =
 impl Lease {
     /// Asks for it.
     fn renew(&mut self, client: &'static Client, now: Epochs, makes: bool) {
-        // Until a folder changes: that is what may have had it refused.
-        (self.is_refused, self.epoch, self.missing) = (true, now.folders, None);
+        self.terms = Terms::Refused { folders: now.folders };
         self.uses.reads |= !makes;
         self.uses.makes |= makes;
         let uses = self.uses;
@@ -75,10 +74,11 @@ impl Lease {
             Ok((status, [number, count, epoch, key])) => {
                 (self.folder, self.device, self.key) = (status.inode, status.device, key);
                 (self.number, self.end) = (number, number.saturating_add(count));
-                (self.is_refused, self.epoch, self.may_make) = (false, epoch, count > 0);
+                let folders = epoch;
+                self.terms =
+                    if count > 0 { Terms::Makes { folders } } else { Terms::Reads { folders } };
             }
-            // Somebody may be about to make it.
-            Err(Errno::NOENT) => (self.epoch, self.missing) = (u64::MAX, Some(now.names)),
+            Err(Errno::NOENT) => self.terms = Terms::Missing { names: now.names },
             Err(_) => {}
         }
     }
@@ -101,15 +101,12 @@ impl Leases {
             *lease = Lease { len: folder.len(), ..Lease::NONE };
             lease.path.get_mut(..folder.len())?.copy_from_slice(folder);
         }
-        let is_used_up = makes && lease.may_make && lease.number == lease.end;
-        let is_missing = lease.missing == Some(now.names);
+        let is_used_up = makes && lease.terms.hold(now, true) && lease.number == lease.end;
         let is_new = if makes { !lease.uses.makes } else { !lease.uses.reads };
-        let is_over = lease.epoch != now.folders && !is_missing;
-        if known.is_none() || is_used_up || is_new || is_over {
+        if known.is_none() || is_used_up || is_new || lease.terms.are_over(now) {
             lease.renew(client, now, makes);
         }
-        let holds = !lease.is_refused && lease.epoch == now.folders;
-        Some(index).filter(|_| holds && (lease.may_make || !makes))
+        Some(index).filter(|_| lease.terms.hold(now, makes))
     }
 }
 
@@ -287,7 +284,7 @@ impl Locked {
         at: Option<u64>,
     ) -> Option<io::Result<usize>> {
         let bundled = self.state.bundled()?;
-        let len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+        let len: u64 = data.iter().map(|buffer| buffer.len() as u64).sum();
         let position = self.entry.cursor.at();
         let from = if self.access.append { bundled.len } else { at.unwrap_or(position) };
         let is_limited = self.client.is_limited.load(Ordering::Relaxed);
@@ -337,7 +334,7 @@ impl Locked {
             // Interrupted beneath; it is closed as any other.
             match self.promote() {
                 Ok(()) => {}
-                Err(errno) => self.owed = self.owed.or(Some(errno)),
+                Err(errno) => self.owed.owe(errno),
             }
             return;
         };
@@ -350,7 +347,10 @@ impl Locked {
         let is_torn = connection.session.shared().bundle.torn() != bundled.torn;
         let waited = if is_torn { bundle.flush(self.client, bundled.lease) } else { Ok(()) };
         let outcome = pushed.and(waited).err();
-        self.owed = self.owed.or(outcome).or_else(|| bundle.owed(connection));
+        self.owed.owe(outcome);
+        if !self.owed.is_untold() {
+            self.owed.owe(bundle.owed(connection));
+        }
         bundle.leases.closed(bundled.lease);
         drop(bundle);
         bundled.link.end();

@@ -42,33 +42,33 @@ const KEPT: OFlags = OFlags::RWMODE.union(OFlags::APPEND).union(OFlags::SYNC).un
 impl Client {
     /// Leaves a remote file to the kernel. Returns whether it did: its folder may have no view, the
     /// file no name, or this process a lock of it that would be lost.
-    pub fn leave_to_view(&'static self, fd: RawFd, reason: Reason) -> bool {
+    pub fn detach_to_view(&'static self, fd: RawFd, reason: Reason) -> bool {
         let Some(mut file) = self.locked_fd(fd) else { return false };
-        file.leave_to_view(reason).is_ok()
+        file.detach_to_view(reason).is_ok()
     }
 
     /// Leaves every remote file that the program has open, or will open, to its view: system calls
     /// that nobody sees may be asked to work on any of them. What has no view stays as it is.
-    pub fn leave_remote(&'static self) {
+    pub fn detach_remote(&'static self) {
         if !self.has_remote() {
             return;
         }
-        self.leaves_remote.store(true, Ordering::Relaxed);
+        self.detaches_remote.store(true, Ordering::Relaxed);
         // A thread that opens one meanwhile sees the mark, or its file is found here.
         fence(Ordering::SeqCst);
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked(fd, id) else { continue };
             if file.state.is_remote() {
-                file.leave(Reason::Unsupported);
+                file.detach(Reason::Unsupported);
             }
         }
     }
 
     /// Leaves a remote file that was just opened to its view, if every one is.
-    pub(crate) fn leave_opened(&'static self, fd: RawFd) {
+    pub(crate) fn detach_opened(&'static self, fd: RawFd) {
         fence(Ordering::SeqCst);
-        if self.leaves_remote.load(Ordering::Relaxed) {
-            self.leave(fd, Reason::Unsupported);
+        if self.detaches_remote.load(Ordering::Relaxed) {
+            self.detach(fd, Reason::Unsupported);
         }
     }
 
@@ -89,7 +89,7 @@ impl Client {
     ///
     /// `EOPNOTSUPP`: it is of a remote file that has to stay one.
     pub fn passable(&'static self, fd: RawFd) -> io::Result<()> {
-        self.leave(fd, Reason::StandardStream);
+        self.detach(fd, Reason::StandardStream);
         if self.is_remote_file(fd) { Err(Errno::NOTSUP) } else { Ok(()) }
     }
 
@@ -242,7 +242,7 @@ impl Client {
 }
 
 impl Locked {
-    pub(crate) fn leave_to_view(&mut self, reason: Reason) -> io::Result<()> {
+    pub(crate) fn detach_to_view(&mut self, reason: Reason) -> io::Result<()> {
         if !self.state.is_remote() {
             return Err(Errno::BADF);
         }

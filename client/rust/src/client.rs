@@ -10,11 +10,13 @@ use shm::{Job, Once};
 use wire::{COUNTER_COUNT, Counter, Request};
 
 use crate::{
+    attention::{Attention, Event},
     clock::coarse_now,
     config::Config,
     connection::Connection,
     file::{FILES_MAX, FileEntry, Files},
     host::Host,
+    locks::Locks,
     marks::Marks,
     sessions::Sessions,
     socket::OwnNumber,
@@ -37,16 +39,11 @@ pub struct Client {
     pub(crate) files: Files,
     pub(crate) mapped: Marks,
     pub(crate) exiting: AtomicBool,
-    /// True if the process has ever asked for a lock.
-    pub(crate) has_locks: AtomicBool,
-    /// True if one of those was on a descriptor that Kakehi does not track, such as a folder.
-    pub(crate) has_other_locks: AtomicBool,
-    /// Else for which.
-    pub(crate) locked: Marks,
+    pub(crate) locks: Locks,
     /// True if every file is detached from its open on.
-    pub(crate) leaves_all: AtomicBool,
+    pub(crate) detaches_all: AtomicBool,
     /// True if every remote file is left to its view from its open on.
-    pub(crate) leaves_remote: AtomicBool,
+    pub(crate) detaches_remote: AtomicBool,
     /// A device whose files are not those of a view.
     pub(crate) plain_device: AtomicU64,
     /// How often everything that had been read ahead was forgotten.
@@ -55,8 +52,7 @@ pub struct Client {
     pub(crate) is_limited: AtomicBool,
     /// Counts descriptors that were left unexamined when they were opened.
     pub(crate) opened_turn: AtomicU32,
-    /// Every descriptor is examined when it is opened: there is a session, or soon will be.
-    pub(crate) examines_all: AtomicBool,
+    pub(crate) attention: Attention,
     /// Time that the kernel took for small writes while there was no session, ns.
     pub(crate) spent_ns: AtomicU64,
     /// How much of it the job's segment has been told.
@@ -92,16 +88,14 @@ impl Client {
             files: Files::new(),
             mapped: Marks::new(),
             exiting: AtomicBool::new(false),
-            has_locks: AtomicBool::new(false),
-            has_other_locks: AtomicBool::new(false),
-            locked: Marks::new(),
-            leaves_all: AtomicBool::new(false),
-            leaves_remote: AtomicBool::new(false),
+            locks: Locks::new(),
+            detaches_all: AtomicBool::new(false),
+            detaches_remote: AtomicBool::new(false),
             plain_device: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
             is_limited: AtomicBool::new(false),
             opened_turn: AtomicU32::new(0),
-            examines_all: AtomicBool::new(false),
+            attention: Attention::new(),
             spent_ns: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
             sessions: Sessions::new(),
@@ -239,7 +233,7 @@ impl Client {
     pub(crate) fn forget_connection(&'static self) {
         self.sessions.fork();
         self.umask.break_open();
-        self.examines_all.store(false, Ordering::Release);
+        self.attention.note(Event::Fork);
         self.start_watch();
         let reads = self.files.all().map(|entry| &entry.read_len);
         self.counters.iter().chain(reads).for_each(|counter| counter.store(0, Ordering::Relaxed));

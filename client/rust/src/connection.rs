@@ -38,7 +38,7 @@ use wire::{Message, Phase, Reason, Refusal, Registration, Reply, Request, Value}
 
 use self::shares::Shares;
 pub(crate) use self::{
-    bundle::{Bundle, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases},
+    bundle::{Bundle, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases, Terms},
     dial::knock,
     shares::Source,
     tables::Tables,
@@ -48,12 +48,12 @@ use crate::{
     clock::now,
     config::Config,
     host::Host,
+    mount_namespace,
     passing::send_with,
     patience::{Patience, look},
     recorder::{At, Recorder, Traced},
     slots::Slots,
     socket::OwnNumber,
-    view,
 };
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -115,8 +115,6 @@ pub(crate) struct Connection {
     number: usize,
     executor: usize,
     lost: AtomicBool,
-    /// Every write waits until it is drained.
-    pub(crate) is_synchronous: bool,
     /// The user was told that the daemon cannot be killed.
     is_told: AtomicBool,
     /// A killed daemon that has not exited yet.
@@ -148,8 +146,9 @@ struct Greeted {
 impl Sight {
     #[inline(never)]
     fn of(daemon: Option<Pid>) -> Self {
-        let is_confined = view::is_confined_from_start(view::is_denied(daemon));
-        Self { is_shared: view::is_shared_with(daemon), is_confined }
+        let is_confined =
+            mount_namespace::is_confined_from_start(mount_namespace::is_denied(daemon));
+        Self { is_shared: mount_namespace::is_shared_with(daemon), is_confined }
     }
 }
 
@@ -208,7 +207,6 @@ impl Connection {
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),
-            is_synchronous: config.synchronous,
             is_told: AtomicBool::new(false),
             lingering: Once::new(),
             fence_timeout,

@@ -1,55 +1,336 @@
-//! Processes that are served no more, or in part: what a process denied itself the daemon must not
-//! do for it, and what it does past the client must not mix with what is staged.
+//! Files that must be seen by others, and files that are detached: given back to the kernel.
+//!
+//! To detach always means the same: everything staged is in the file, the daemon has let go of it,
+//! and the kernel has the position, so that whoever shares the descriptor finds what it expects.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
-use wire::Reason;
+use rustix::{
+    fd::{AsFd, OwnedFd, RawFd},
+    io::{self, Errno, FdFlags},
+};
+use wire::{Counter, Reason};
 
-use crate::client::Client;
+use crate::{
+    attention::Event,
+    client::Client,
+    locked::Locked,
+    open::identify,
+    rooms::Room,
+    slot::Link,
+    staging::{self, Failure, drain},
+    table::Entry,
+};
 
 impl Client {
-    /// Gives every open file to the kernel, with its position. The caller makes plain system calls
-    /// from then on.
-    pub fn detach(&'static self) {
+    /// Has everything staged for `fd` in the file when it returns, and a real descriptor behind the
+    /// number. For calls that then go to the kernel: `fallocate`, `sync_file_range`,
+    /// `posix_fadvise`. What a write behind owes is kept for the next write, sync, or close.
+    pub fn drain(&'static self, fd: RawFd) {
+        if self.is_unexamined(fd) {
+            return;
+        }
+        let Some(mut file) = self.locked_fd(fd) else { return };
+        if file.state.is_delegated() {
+            file.detach(Reason::Unsupported);
+        }
+        file.drain();
+        self.settle_others(&mut file);
+    }
+
+    /// Has everything that was accepted for `fd` in the file when it returns.
+    ///
+    /// # Errors
+    ///
+    /// What a write behind owes.
+    pub fn flush(&'static self, fd: RawFd) -> io::Result<()> {
+        if self.is_unexamined(fd) {
+            return Ok(());
+        }
+        let Some(mut file) = self.locked_fd(fd) else { return Ok(()) };
+        file.drain();
+        let owed = file.tell_error();
+        let is_gone = file.state.is_lost();
+        drop(file);
+        self.sweep();
+        match owed {
+            Some(errno) => Err(errno),
+            None if is_gone => Err(Errno::IO),
+            None => Ok(()),
+        }
+    }
+
+    /// Has everything staged for any file of this process in the files when it returns.
+    pub fn drain_all(&'static self) {
+        self.each_linked(Locked::drain);
+    }
+
+    /// Once the daemon is found to be lost: takes over every file, not just the one in use.
+    pub(crate) fn sweep(&'static self) {
+        if self.is_newly_lost() {
+            self.each_linked(|file| {
+                file.detach(Reason::DaemonLost);
+            });
+        }
+    }
+
+    /// The program takes a lock, or gives it up: leaves the file to the kernel. The daemon must not
+    /// have a descriptor of it, for it would hold the lock beyond the owner's death; and every
+    /// write to it has to be in the file before the lock is given up.
+    pub fn lock(&'static self, fd: RawFd) {
+        self.before_lock(fd);
+        let Some(file) = self.locked_fd(fd) else { return };
+        if file.state.is_remote() {
+            return; // There is nothing here to lock: the kernel says so.
+        }
+        let (device, inode) = (file.device, file.inode);
+        drop(file);
+        // A thread that opens it meanwhile sees the locks, or is found here.
+        fence(Ordering::SeqCst);
+        self.detach_placeholders(device, inode);
+        let Some(mut file) = self.locked_fd(fd) else { return };
+        file.detach(Reason::Synchronous);
+    }
+
+    /// Before a file is locked. The lock belongs to the descriptor, so there has to be a real one;
+    /// and behind all others of the file: to make a placeholder real a number has to be closed, and
+    /// the kernel would take the record locks with it.
+    fn detach_placeholders(&'static self, device: u64, inode: u64) {
+        self.each_linked(|file| {
+            let is_same = (file.device, file.inode) == (device, inode);
+            if is_same && file.state.is_delegated() {
+                file.detach(Reason::Unsupported);
+            }
+        });
+    }
+
+    /// Drains, gives the kernel the file position, and leaves the file to it from now on. What
+    /// others have staged for it so far does not come over what the kernel does next.
+    pub fn detach(&'static self, fd: RawFd, reason: Reason) {
+        let Some(mut file) = self.locked_fd(fd) else { return };
+        file.detach(reason);
+        self.settle_others(&mut file);
+    }
+
+    /// The program maps a file that was not examined since it was opened, and is none that is
+    /// staged to: one system call notes which, and the kernel can map it as it is. False where
+    /// more may depend on it.
+    pub fn maps_unexamined(&'static self, fd: RawFd) -> bool {
+        if !self.is_unexamined(fd) {
+            return false;
+        }
+        if let Ok((_, (device, inode))) = identify(self.host.borrow(fd)) {
+            self.mapped.add(device, inode);
+        }
+        // Who stages to it looks for the mark after the job shows that somebody stages.
+        fence(Ordering::SeqCst);
+        self.is_unexamined(fd)
+    }
+
+    /// The program maps the file: no descriptor of it begins to stage from now on.
+    pub fn mapping(&'static self, fd: RawFd) {
+        if let Some(file) = self.locked_fd(fd) {
+            self.mapped.add(file.device, file.inode);
+        }
+    }
+
+    /// Counts bytes that a system call wrote to `fd` past the client.
+    pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
+        let is_here = || self.locked_fd(fd).is_some_and(|file| !file.state.is_remote());
+        if self.is_unexamined(fd) || is_here() {
+            self.count_written(reason, bytes);
+        }
+    }
+
+    /// Leaves every file of this node that the program has open, or will open: anything may be done
+    /// with any of them that nobody sees.
+    pub fn detach_all(&'static self) {
+        self.detaches_all.store(true, Ordering::Release);
+        self.attention.note(Event::End);
+        self.detach_open();
+    }
+
+    /// Leaves every file of this node that the program has open now.
+    pub fn detach_open(&'static self) {
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
-            if file.access.writable || file.state.link().is_some() {
-                file.leave(Reason::Unsupported);
+            let Some(mut file) = self.locked(fd, id) else { continue };
+            if !file.state.is_remote() {
+                file.detach(Reason::Unsupported);
             }
         }
     }
 
-    /// The process denied itself names (Landlock): it opens files itself from now on, and remote
-    /// names are refused.
-    pub fn confine(&self) {
-        self.change_view();
-        self.is_confined.store(true, Ordering::Release);
+    /// Gives every open file to the kernel, with its position. The caller makes plain system calls
+    /// from then on.
+    pub fn detach_served(&'static self) {
+        self.examine_all();
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
+            if file.may_be_staged() {
+                file.detach(Reason::Unsupported);
+            }
+        }
     }
 
-    /// The process has another root folder: absolute names are not those that rules are about.
-    pub fn change_root(&self) {
-        self.change_view();
-        self.has_own_root.store(true, Ordering::Release);
+    /// Makes every number of the file that `fd` stands for refer to `real`.
+    pub(crate) fn replace_numbers(&'static self, fd: RawFd, real: &OwnedFd) {
+        let Entry::File(id) = self.table.get(fd) else { return };
+        for (number, _) in self.table.files(0, u32::MAX).filter(|(_, other)| *other == id) {
+            self.replace_number(number, real);
+        }
     }
 
-    pub(crate) fn has_own_root(&self) -> bool {
-        self.has_own_root.load(Ordering::Acquire)
+    fn replace_number(&self, number: RawFd, real: &OwnedFd) {
+        // The number is open and stays so; nothing can fail but a signal that is retried below.
+        match io::retry_on_intr(|| self.host.replace(number, real.as_fd())) {
+            Ok(()) | Err(_) => {}
+        }
     }
 
-    pub(crate) fn is_confined(&'static self) -> bool {
-        self.is_confined.load(Ordering::Acquire)
-            || self.connected().is_some_and(|connection| connection.is_confined)
+    // ---- the process
+
+    /// Before `fork`: every open file is left to the kernel, position and all, in both processes. A
+    /// remote one that has no view, or a lock of this process, stays the parent's, as does what
+    /// another thread does not let go of.
+    pub fn before_fork(&'static self) {
+        if self.active().is_none() {
+            return;
+        }
+        self.examine_all();
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
+            // The position is shared from now on, so the kernel has to keep it.
+            if file.may_be_staged() {
+                file.detach(Reason::Forked);
+            }
+        }
     }
 
-    /// True if a name may be told to the daemon.
-    pub(crate) fn shares_view(&'static self) -> bool {
-        !self.has_own_view.load(Ordering::Acquire)
-            && self.connection().is_some_and(|connection| connection.shares_view)
+    /// After `fork`, in the child: it starts without a session.
+    pub fn after_fork_in_child(&'static self) {
+        self.forget_connection();
+        Room::free_others();
+        for entry in self.files.all() {
+            entry.lock.break_open();
+            entry.cursor.forget();
+            if let Ok(mut file) = entry.lock.lock() {
+                let is_writable = file.access.writable;
+                file.state.fork(is_writable);
+            }
+        }
     }
 
-    /// The process has another root folder from now on, or may have other mounts.
-    pub fn change_view(&self) {
-        self.has_own_view.store(true, Ordering::Release);
+    /// Before another program takes over: `exec` when `replaces` (this process is that program),
+    /// else `posix_spawn` and its like. Files it will inherit are left to the kernel.
+    pub fn before_exec(&'static self, replaces: bool) {
+        if self.active().is_none() {
+            return;
+        }
+        self.examine_all();
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            let Some(mut file) = self.locked(fd, id) else { continue };
+            let flags = io::fcntl_getfd(self.borrow(fd));
+            if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
+                if file.may_be_staged() {
+                    file.detach(Reason::PassedOn);
+                }
+            } else if replaces {
+                file.drain();
+            }
+        }
+        if replaces {
+            self.leave_counters();
+        }
+    }
+
+    /// The last destructor has run: drains everything. What is opened or first written later is the
+    /// kernel's if it is on this node; each write to a file of a server waits until it is done.
+    /// What another thread does not let go of, the daemon drains once the process has ended.
+    pub fn exiting(&'static self) {
+        self.attention.note(Event::End);
+        if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
+            return;
+        }
+        if self.locks.are_any() {
+            self.each_linked_by(Self::locked_at_exit, Locked::drain);
+        }
+        self.each_linked_by(Self::locked_at_exit, |file| {
+            file.state.release_window();
+            if file.state.is_remote() && file.access.writable {
+                self.unlock_at_exit(file);
+                file.drain();
+                file.writes.synchronize();
+            } else if file.state.is_delegated() {
+                file.detach(Reason::Exiting);
+            } else {
+                staging::unlink(file);
+            }
+            if file.owed.tell().is_some() {
+                self.count(Counter::ErrorsUnreported, 1);
+            }
+            file.state.refuse(Reason::Exiting);
+        });
+        self.leave_counters();
+    }
+
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.exiting.load(Ordering::Acquire)
+    }
+}
+
+impl Locked {
+    /// Has everything staged for it in the file, whatever else is staged to its inode.
+    pub(crate) fn drain(&mut self) {
+        let (fd, file) = (self.borrow(), &mut *self.file);
+        let Some((link, log)) = file.state.staging() else { return };
+        match drain(link, log, fd) {
+            Ok(()) => {}
+            Err(Failure::Lost) => self.detach(Reason::DaemonLost),
+            Err(Failure::Refused(errno)) => self.owed.owe(errno),
+        }
+    }
+
+    /// Leaves it to the kernel, drained and with its position. A remote one may have to stay.
+    pub(crate) fn detach(&mut self, reason: Reason) {
+        let client = self.client;
+        if let Some(link) = self.state.link().filter(|_| self.state.is_remote()) {
+            if !link.connection.is_lost() {
+                if self.detach_to_view(reason).is_err() {
+                    self.drain();
+                }
+                return;
+            }
+            self.owed.owe(Errno::IO);
+        }
+        self.state.release_window();
+        if let Some(link) = self.state.link().filter(|_| self.state.is_delegated()) {
+            // The daemon drains it first.
+            match self.materialize(link) {
+                Ok(real) => client.replace_numbers(self.fd, &real),
+                // What is staged is drained all the same, and nobody is there to be told.
+                Err(Errno::MFILE) if reason == Reason::Exiting => {}
+                Err(errno) => self.owed.owe(errno),
+            }
+            self.state.substitute();
+        }
+        staging::unlink(self);
+        self.fall_back(reason);
+    }
+
+    /// Remembers why the kernel serves a file from now on.
+    pub(crate) fn fall_back(&mut self, reason: Reason) {
+        if self.state.refusal().is_none() && self.access.writable && !self.state.is_remote() {
+            self.client.count(Counter::Fallbacks(reason), 1);
+        }
+        self.state.refuse(reason);
+    }
+
+    /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.
+    fn materialize(&self, link: Link) -> io::Result<OwnedFd> {
+        if let Ok(Ok(real)) = link.connection.materialize(link.slot) {
+            return Ok(real);
+        }
+        staging::reopen(self.fd, self)
     }
 }

@@ -1,5 +1,5 @@
 //! Files opened with `O_DIRECT`: the daemon writes what is staged of them by its ring, past the
-//! page cache, in longer pieces than the program's.
+//! page cache, in longer writes than the program's.
 //!
 //! The kernel wants memory, length, and place aligned. A log begins at a page, so everything in it
 //! is aligned if all that is staged is; a write that is not goes to the kernel, behind what is
@@ -15,7 +15,7 @@ use rustix::{
 
 use wire::Reason;
 
-use crate::{cursor::Keeper, locked::Locked, pieces::total};
+use crate::{buffers::total, cursor::Keeper, locked::Locked};
 
 /// Staged bytes begin and end at multiples of this in the file, in the program's memory, and in
 /// the log, bytes.
@@ -32,8 +32,8 @@ impl Locked {
     /// or it does not follow the last one. Only what becomes one longer write gains by that.
     pub(crate) fn unfit_direct(&mut self, data: &[&[u8]], at: Option<u64>) -> Option<Reason> {
         let is_aligned = |value: u64| value % ALIGNED == 0;
-        let is_piece = |piece: &&[u8]| {
-            is_aligned(piece.as_ptr().addr() as u64) && is_aligned(piece.len() as u64)
+        let is_fit_buffer = |buffer: &&[u8]| {
+            is_aligned(buffer.as_ptr().addr() as u64) && is_aligned(buffer.len() as u64)
         };
         let position = || match self.entry.cursor.keeper() {
             Keeper::Kernel => fs::seek(self.borrow(), SeekFrom::Current(0)).ok(),
@@ -41,7 +41,7 @@ impl Locked {
             Keeper::End => None,
         };
         let start = at.or_else(position).filter(|start| is_aligned(*start));
-        let Some(start) = start.filter(|_| data.iter().all(is_piece)) else {
+        let Some(start) = start.filter(|_| data.iter().all(is_fit_buffer)) else {
             return Some(Reason::Unsupported);
         };
         let end = start.saturating_add(total(data) as u64);

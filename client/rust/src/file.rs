@@ -7,7 +7,7 @@ use core::{
     time::Duration,
 };
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::fs::OFlags;
 use shm::{Linked, Lock};
 
 use wire::FileFlags;
@@ -16,6 +16,7 @@ use crate::{
     cursor::Cursor,
     log::{Cost, Drains, Log},
     marks::identity,
+    owed::Owed,
     slot::Link,
     state::State,
     table::FileId,
@@ -63,8 +64,7 @@ pub(crate) struct OpenFile {
     pub(crate) direct_end: u64,
     /// Average cost of the longer ones of them.
     pub(crate) write_cost: Cost,
-    /// An error of a staged write that outlived its link, for the next write or close to report.
-    pub(crate) owed: Option<Errno>,
+    pub(crate) owed: Owed,
 }
 
 /// How a file was opened.
@@ -78,6 +78,12 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// True if a write goes where it says, or to the position.
+    #[inline]
+    pub(crate) const fn writes_at_position(self) -> bool {
+        self.writable && !self.append
+    }
+
     /// As the daemon is told.
     pub(crate) fn flags(self) -> FileFlags {
         let mut flags = FileFlags::default();
@@ -110,21 +116,29 @@ impl OpenFile {
         self.state.link().map_or(self.writes, |link| self.writes.on(link))
     }
 
-    /// Returns the link and log for a small write at the position, if this is the file `id` and
-    /// nothing is in the way of staging it.
+    /// True if this is the file `id`, and a number stands for it.
     #[inline]
-    pub(crate) fn written_on(&mut self, id: FileId) -> Option<(Link, &mut Log)> {
-        let is_open = self.generation == id.generation && self.number_count > 0;
-        let is_plain =
-            self.access.writable && !self.access.append && self.writes != Writes::Through;
+    pub(crate) fn is_open_as(&self, id: FileId) -> bool {
+        self.generation == id.generation && self.number_count > 0
+    }
+
+    /// True if the kernel may have other bytes or another position of it than the program: it is
+    /// served, or a write may have it served.
+    pub(crate) fn may_be_staged(&self) -> bool {
+        self.access.writable || self.state.link().is_some()
+    }
+
+    /// Returns the link and log for a small write at the position, if this is the file `id` and
+    /// each of its states lets it be staged at once.
+    #[inline]
+    pub(crate) fn ready_at_once(&mut self, id: FileId) -> Option<(Link, &mut Log)> {
+        let may =
+            self.is_open_as(id) && self.access.writes_at_position() && self.owed == Owed::Nothing;
+        let writes = self.writes;
         let (link, log) = self.state.staging_of_file()?;
-        let is_ready = is_open
-            && is_plain
-            && self.owed.is_none()
-            && !link.shared.is_synchronous()
-            && !link.shared.owes()
-            && !link.connection.is_lost();
-        Some((link, log)).filter(|(_, log)| is_ready && log.is_own() && !log.is_refused)
+        let is_served =
+            writes.on(link) != Writes::Through && !link.shared.owes() && !link.connection.is_lost();
+        Some((link, log)).filter(|(_, log)| may && is_served && log.is_own())
     }
 
     /// True if something staged for `from..to` may not be in the file yet.
@@ -154,7 +168,7 @@ impl OpenFile {
         spent: Duration::ZERO,
         direct_end: 0,
         write_cost: Cost::UNKNOWN,
-        owed: None,
+        owed: Owed::Nothing,
     };
 }
 

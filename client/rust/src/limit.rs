@@ -23,7 +23,7 @@ impl Client {
         }
         self.each_linked(|file| {
             if !file.state.is_remote() {
-                file.leave(Reason::Unsupported);
+                file.detach(Reason::Unsupported);
             }
         });
     }
@@ -31,9 +31,9 @@ impl Client {
 
 impl Locked {
     /// Detaches the file if its size is limited: the kernel then does what the daemon would.
-    pub(crate) fn leave_if_limited(&mut self) {
+    pub(crate) fn detach_if_limited(&mut self) {
         if self.state.is_delegated() && size_limit().is_some() {
-            self.leave(Reason::Unsupported);
+            self.detach(Reason::Unsupported);
         }
     }
 
@@ -72,16 +72,16 @@ pub(crate) fn exceeded() -> Errno {
     }
 }
 
-/// The pieces of `data` that fit into `room` bytes, or else the part of the first that does.
+/// The buffers of `data` that fit into `room` bytes, or else the part of the first that does.
 pub(crate) fn fitting<'a>(data: &'a [&'a [u8]], room: u64) -> (&'a [&'a [u8]], &'a [u8]) {
     let room = usize::try_from(room).unwrap_or(usize::MAX);
     let mut len = 0_usize;
-    let fits = |piece: &&&[u8]| {
-        len = len.saturating_add(piece.len());
+    let fits = |buffer: &&&[u8]| {
+        len = len.saturating_add(buffer.len());
         len <= room
     };
     let whole = data.iter().take_while(fits).count();
-    let part = data.first().and_then(|piece| piece.get(..room)).unwrap_or_default();
+    let part = data.first().and_then(|buffer| buffer.get(..room)).unwrap_or_default();
     (data.get(..whole).unwrap_or_default(), part)
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_fit_whole_or_the_first_in_part() {
+    fn buffers_fit_whole_or_the_first_in_part() {
         let data: [&[u8]; 3] = [b"one", b"", b"three"];
         assert_eq!(fitting(&data, 2), (&data[..0], &b"on"[..]));
         assert_eq!(fitting(&data, 3).0, &data[..2]);

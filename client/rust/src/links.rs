@@ -14,11 +14,11 @@ const FOLDERS: [&[u8]; 3] = [b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev
 impl Client {
     /// Before the kernel is given a name: if it is such a one, of a remote file, that is left to
     /// its view.
-    pub fn leave_number(&'static self, path: &CStr) {
+    pub fn detach_number(&'static self, path: &CStr) {
         let is_remote = self.active().is_some_and(|config| config.has_remote());
         let number = if is_remote { number_of(path.to_bytes()) } else { None };
         if let Some(number) = number.filter(|number| self.is_remote_file(*number)) {
-            self.leave(number, Reason::Unsupported);
+            self.detach(number, Reason::Unsupported);
         }
     }
 }

@@ -7,8 +7,6 @@
 //! in the files before it gives up a lock, by whichever call; and once there is one, nothing counts
 //! any more that was read ahead before.
 
-use core::sync::atomic::Ordering;
-
 use rustix::{
     fd::RawFd,
     io::{self, Errno},
@@ -35,7 +33,7 @@ pub struct LockRange {
 }
 
 /// A file, and the bytes of it that are meant.
-struct Place {
+struct Region {
     slot: Slot,
     start: u64,
     len: u64,
@@ -60,13 +58,13 @@ impl Client {
         range: LockRange,
         waits: bool,
     ) -> Option<io::Result<()>> {
-        let place = match self.place(fd, owner, kind, range)? {
-            Ok(place) => place,
+        let region = match self.region(fd, owner, kind, range)? {
+            Ok(region) => region,
             Err(errno) => return Some(Err(errno)),
         };
         self.before_lock(fd);
         let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
-        let Place { slot, start, len } = place;
+        let Region { slot, start, len } = region;
         let request = Request::Lock { file: slot.number(), terms, start, len };
         let done = slot.connection().call(request).unwrap_or(Err(Errno::IO)).map(drop);
         if done.is_ok() && kind != LockKind::Unlocked {
@@ -91,9 +89,9 @@ impl Client {
         kind: LockKind,
         range: LockRange,
     ) -> Option<io::Result<Option<FoundLock>>> {
-        let place = self.place(fd, owner, LockKind::Unlocked, range)?;
-        Some(place.and_then(|place| {
-            let Place { slot, start, len } = place;
+        let region = self.region(fd, owner, LockKind::Unlocked, range)?;
+        Some(region.and_then(|region| {
+            let Region { slot, start, len } = region;
             let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 };
             let terms = terms.encode();
             let mut lane = slot.connection().lane().map_err(|_| Errno::IO)?;
@@ -108,13 +106,13 @@ impl Client {
     }
 
     /// The file that a number stands for, if it is remote, and the bytes of it that are meant.
-    fn place(
+    fn region(
         &'static self,
         fd: RawFd,
         owner: LockOwner,
         kind: LockKind,
         range: LockRange,
-    ) -> Option<io::Result<Place>> {
+    ) -> Option<io::Result<Region>> {
         self.active().filter(|config| config.has_remote())?;
         let file = self.locked_fd(fd).filter(|file| file.state.is_remote());
         let (file, link) = file.and_then(|file| file.state.link().map(|link| (file, link)))?;
@@ -124,7 +122,7 @@ impl Client {
         let slot = link.keep();
         drop(file);
         let bytes = self.bytes(fd, link, range);
-        Some(bytes.map(|(start, len)| Place { slot, start, len }))
+        Some(bytes.map(|(start, len)| Region { slot, start, len }))
     }
 
     /// First byte and length of a range; length zero: all from there on.
@@ -146,18 +144,16 @@ impl Client {
     /// Before a lock is asked for, which may be less than there is already.
     pub(crate) fn before_lock(&'static self, fd: RawFd) {
         match self.locked_fd(fd) {
-            Some(file) => self.locked.add(file.device, file.inode),
-            None => self.has_other_locks.store(true, Ordering::Release),
+            Some(file) => self.locks.add(file.device, file.inode),
+            None => self.locks.add_untracked(),
         }
-        self.has_locks.store(true, Ordering::Release);
         self.before_unlock(None);
     }
 
     /// Before a lock may be given up, perhaps by closing the number `closing`: a file that has no
     /// other is drained as that is closed.
     pub(crate) fn before_unlock(&'static self, closing: Option<RawFd>) {
-        let has_locks = self.has_locks.load(Ordering::Relaxed);
-        if !has_locks || closing.is_some_and(|fd| !self.may_unlock(fd)) {
+        if !self.locks.are_any() || closing.is_some_and(|fd| !self.may_unlock(fd)) {
             return;
         }
         self.each_linked(|file| {
@@ -172,8 +168,8 @@ impl Client {
         match self.look_up(fd) {
             Entry::File(id) => self
                 .locked_as_is(fd, id)
-                .is_none_or(|file| self.locked.has(file.device, file.inode)),
-            _ => self.has_other_locks.load(Ordering::Acquire),
+                .is_none_or(|file| self.locks.may_be_on(file.device, file.inode)),
+            _ => self.locks.may_be_untracked(),
         }
     }
 
@@ -185,7 +181,7 @@ impl Client {
         inode: u64,
         own_count: usize,
     ) -> bool {
-        if !self.has_locks.load(Ordering::Acquire) {
+        if !self.locks.are_any() {
             return false;
         }
         self.examine_all();
@@ -207,7 +203,7 @@ impl Client {
     }
 
     fn unlock(&self, file: &OpenFile, owner: LockOwner) {
-        if !file.state.is_remote() || !self.has_locks.load(Ordering::Acquire) {
+        if !file.state.is_remote() || !self.locks.are_any() {
             return;
         }
         let Some(link) = file.state.link() else { return };

@@ -39,7 +39,7 @@ impl Locked {
 
     /// True if the file has not been closed since it was looked up.
     pub(crate) fn is_open(&self) -> bool {
-        self.generation == self.id.generation && self.number_count > 0
+        self.is_open_as(self.id)
     }
 }
 
@@ -148,7 +148,7 @@ impl Client {
 /// A file as any other: what it could not become it owes an error for.
 fn promoted(mut file: Locked) -> Locked {
     if let Err(errno) = file.promote() {
-        file.owed = file.owed.or(Some(errno));
+        file.owed.owe(errno);
     }
     file
 }

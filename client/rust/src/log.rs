@@ -42,9 +42,6 @@ pub(crate) struct Log {
     pub(crate) at: u64,
     pub(crate) producer: Producer,
     pub(crate) drains: Drains,
-    /// The program was told that staged bytes are refused: nothing more is accepted before they are
-    /// in the file.
-    pub(crate) is_refused: bool,
     /// Device number of its file.
     pub(crate) device: u64,
     /// Average cost of its drains.
@@ -183,7 +180,6 @@ mod tests {
             at: 0,
             producer: Producer::new(256 << 10),
             drains: Drains::Here,
-            is_refused: false,
             device: 7,
             drain_cost: Cost::UNKNOWN,
             compared: Compared::default(),

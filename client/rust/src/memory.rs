@@ -17,7 +17,7 @@ use crate::{client::Client, connection::Connection};
 impl Client {
     /// At least `len` bytes of what is shared with the daemon, at the start of a page, with any
     /// contents; connects first if need be. `None`: there is no daemon, or the process has its
-    /// share, half of its staging memory, of which each piece takes a power of two of 64 KiB or
+    /// share, half of its staging memory, of which each part takes a power of two of 64 KiB or
     /// more.
     #[must_use]
     pub fn allocate_shared(&'static self, len: usize) -> Option<&'static [AtomicU8]> {

@@ -77,7 +77,7 @@ impl Client {
         path: &CStr,
         follow: bool,
     ) -> Option<io::Result<Status>> {
-        self.leave_number(path);
+        self.detach_number(path);
         let is_plain = Ending::of(path) == Ending::Plain;
         let status = self.look(Name { dir, path }, follow || !is_plain)?;
         Some(status.and_then(|status| {
@@ -220,7 +220,7 @@ impl Client {
                 // Where it leads to is not known by name; the kernel follows it, in the view if it
                 // is remote, and one of `/proc/self/fd` is this process's.
                 _ => {
-                    self.leave_number(from.path);
+                    self.detach_number(from.path);
                     let is_refused = target.is_remote().then_some(Err(Errno::XDEV));
                     return self.unless_elsewhere(&target, is_refused);
                 }

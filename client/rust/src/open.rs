@@ -75,7 +75,7 @@ impl Client {
         }
         let opened = match (policy, resolved) {
             (Some(Policy::Kernels), _) => {
-                self.leave_number(path);
+                self.detach_number(path);
                 None
             }
             (Some(Policy::Remote), Some(resolved)) => {
@@ -83,17 +83,17 @@ impl Client {
                 let is_passed = [&b"/"[..], b"/."].iter().any(|end| path.to_bytes().ends_with(end));
                 let ignored = if is_passed { OFlags::NOFOLLOW } else { OFlags::empty() };
                 let opened = self.open_remote(path, resolved, flags - ignored, mode);
-                let opened = opened.inspect(|&fd| self.leave_opened(fd));
+                let opened = opened.inspect(|&fd| self.detach_opened(fd));
                 self.unless_elsewhere(resolved, Some(opened))
             }
-            (Some(Policy::Delegate), Some(resolved)) if !self.leaves_all() => {
+            (Some(Policy::Delegate), Some(resolved)) if !self.detaches_all() => {
                 self.open_delegated(name, resolved, flags, mode)
             }
             _ => None,
         };
         if let Some(opened) = opened {
             if let Ok(fd @ ..=STREAMS_MAX) = opened {
-                self.leave(fd, Reason::StandardStream);
+                self.detach(fd, Reason::StandardStream);
             }
             return opened;
         }
@@ -111,7 +111,7 @@ impl Client {
     /// True if calls on `fd` are delegated, or may become so.
     #[must_use]
     pub fn is_delegated(&'static self, fd: RawFd) -> bool {
-        self.locked_fd_as_is(fd).is_some_and(|file| file.state.left().is_none())
+        self.locked_fd_as_is(fd).is_some_and(|file| file.state.refusal().is_none())
     }
 
     /// True if the client has the position of `fd`, or may come to have it: calls on it are
@@ -119,7 +119,7 @@ impl Client {
     #[must_use]
     pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
         self.locked_fd_as_is(fd).is_some_and(|file| {
-            file.state.left().is_none() && (file.access.writable || file.state.is_placeholder())
+            file.state.refusal().is_none() && (file.access.writable || file.state.is_placeholder())
         })
     }
 
@@ -174,8 +174,8 @@ impl Client {
         closed
     }
 
-    pub(crate) fn leaves_all(&self) -> bool {
-        self.leaves_all.load(Ordering::Acquire)
+    pub(crate) fn detaches_all(&self) -> bool {
+        self.detaches_all.load(Ordering::Acquire)
     }
 
     /// Takes a descriptor that was just opened into the table.
@@ -188,17 +188,17 @@ impl Client {
         let entry = if is_folder || flags.contains(OFlags::PATH) {
             None
         } else {
-            let left = match policy {
+            let reason = match policy {
                 Policy::Pass => Some(Reason::Rule),
                 Policy::Kernels => Some(Reason::Pseudo),
                 _ if fd <= STREAMS_MAX => Some(Reason::StandardStream),
-                _ if self.leaves_all() => Some(Reason::Unsupported),
+                _ if self.detaches_all() => Some(Reason::Unsupported),
                 _ => None,
             };
             let kept = identify(self.host.borrow(fd)).ok();
             let kept = kept
-                .and_then(|(mode, (device, inode))| self.keep(mode, device, inode, flags, left));
-            kept.inspect(|_| self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1))
+                .and_then(|(mode, (device, inode))| self.keep(mode, device, inode, flags, reason));
+            kept.inspect(|_| self.count(reason.map_or(Counter::Files, Counter::Fallbacks), 1))
         };
         self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
     }
@@ -210,14 +210,14 @@ impl Client {
         device: u64,
         inode: u64,
         flags: OFlags,
-        left: Option<Reason>,
+        reason: Option<Reason>,
     ) -> Option<FileId> {
         if FileType::from_raw_mode(mode) != FileType::RegularFile {
             return None;
         }
         self.settle_all(device, inode);
-        let left = left.or_else(|| self.is_of_view(device).then_some(Reason::Unsupported));
-        let state = left.map_or(State::Fresh, State::Detached);
+        let reason = reason.or_else(|| self.is_of_view(device).then_some(Reason::Unsupported));
+        let state = reason.map_or(State::Fresh, State::Detached);
         self.add_file(OpenFile { state, ..file::fresh(device, inode, flags) })
     }
 
@@ -261,7 +261,7 @@ impl Client {
         self.table.take(fd);
         file.number_count = 0;
         self.files.freed(file.id);
-        file.owed.take().map_or(Ok(()), Err)
+        file.owed.tell().map_or(Ok(()), Err)
     }
 
     /// Lets go of every number in `first..=last`, which the caller is about to close but for those
@@ -306,14 +306,14 @@ impl Client {
             file.number_count += 1;
             if new <= STREAMS_MAX && self.table.set(new, entry) {
                 drop(file);
-                self.leave(new, Reason::StandardStream);
+                self.detach(new, Reason::StandardStream);
                 return;
             }
             if !self.table.set(new, entry) {
                 // The kernel serves a number beyond the table, so it must serve them all.
                 file.number_count -= 1;
                 drop(file);
-                self.leave(old, Reason::Unsupported);
+                self.detach(old, Reason::Unsupported);
             }
         } else {
             self.table.set(new, entry);

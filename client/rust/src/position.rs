@@ -8,8 +8,7 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
-    client::Client, connection::Lost, cursor::AT_END, limit::exceeded, locked::Locked,
-    staging::take_error, table::Entry,
+    client::Client, connection::Lost, cursor::AT_END, limit::exceeded, locked::Locked, table::Entry,
 };
 
 /// As long a file may be on every file system.
@@ -106,7 +105,7 @@ impl Client {
             return self.kernel_sync(fd, data_only);
         };
         let Some(mut file) = self.locked(fd, id) else { return self.kernel_sync(fd, data_only) };
-        if let Some(errno) = file.owed.take() {
+        if let Some(errno) = file.owed.tell() {
             return Err(errno);
         }
         if file.state.is_lost() {
@@ -131,10 +130,10 @@ impl Client {
             return answer.unwrap_or(Err(Errno::BADF)).map(drop);
         };
         if answer.is_err() {
-            file.leave(Reason::DaemonLost);
+            file.detach(Reason::DaemonLost);
         }
         // Whoever has ended the link meanwhile has taken what the drain owed.
-        let owed = file.owed.take().or_else(|| take_error(link));
+        let owed = file.tell_error();
         let is_left = file.state.link().is_none();
         drop((kept, file));
         match (owed, answer) {
@@ -160,7 +159,7 @@ impl Client {
         len: u64,
     ) -> Option<io::Result<()>> {
         let mut file = self.locked_fd(fd)?;
-        file.leave_if_limited();
+        file.detach_if_limited();
         let link = file.state.daemons_link()?;
         let is_remote = file.state.is_remote();
         let end = if mode & KEEP_SIZE == 0 { at.saturating_add(len) } else { 0 };
@@ -185,7 +184,7 @@ impl Client {
             Err(Lost) => {}
         }
         // Without the daemon the file is the kernel's, if it is one of this node.
-        self.leave(fd, Reason::DaemonLost);
+        self.detach(fd, Reason::DaemonLost);
         is_remote.then_some(Err(Errno::IO))
     }
 
@@ -197,7 +196,7 @@ impl Client {
     pub fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
         if let Some(mut file) = self.locked_fd(fd) {
             file.state.release_window();
-            file.leave_if_limited();
+            file.detach_if_limited();
             if file.is_beyond_limit(len)? {
                 drop(file);
                 return Err(exceeded());
@@ -207,7 +206,7 @@ impl Client {
                 if let Ok(answer) = link.connection.call(request) {
                     return answer.map(drop);
                 }
-                file.leave(Reason::DaemonLost);
+                file.detach(Reason::DaemonLost);
             }
             if file.state.is_lost() {
                 return Err(Errno::IO);
@@ -249,7 +248,7 @@ impl Locked {
                 let base = if whence == SEEK_END { offset } else { 0 };
                 return answer?.checked_add_signed(base).ok_or(Errno::INVAL);
             }
-            self.leave(Reason::DaemonLost);
+            self.detach(Reason::DaemonLost);
         }
         if self.state.is_lost() {
             return Err(Errno::IO);

@@ -28,9 +28,9 @@ use shm::copy::{copy_in, copy_out};
 use wire::{Counter, Request};
 
 use crate::{
+    buffers::partial,
     client::Client,
     connection::{Connection, Lane, Lost, Sent},
-    pieces::partial,
     slot::Slot,
     staging,
     table::{Entry, FileId},
@@ -270,12 +270,12 @@ impl Client {
         let access = file.access;
         let is_allowed = if is_write {
             let is_limited = self.is_limited.load(Ordering::Relaxed);
-            access.writable && !access.append && !is_limited
+            access.writes_at_position() && !is_limited
         } else {
             access.readable
         };
         let has_place = i64::try_from(at.saturating_add(len as u64)).is_ok();
-        let is_told_first = file.owed.is_some() || file.state.left().is_some();
+        let is_told_first = file.owed.is_untold() || file.state.refusal().is_some();
         if !is_allowed || !has_place || is_told_first {
             return None;
         }

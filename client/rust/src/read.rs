@@ -7,7 +7,7 @@ use rustix::{
     fs::{self, SeekFrom},
     io::{self, Errno, IoSliceMut, ReadWriteFlags},
 };
-use wire::{Counter, Request};
+use wire::Request;
 
 use crate::{
     client::Client,
@@ -28,7 +28,7 @@ const NEVER: u32 = u32::MAX;
 /// Bytes that are cached together, at least.
 const PAGE: u64 = 4096;
 
-/// Pieces that most vectored reads have, and the most that one system call takes.
+/// Buffers that most vectored reads have, and the most that one system call takes.
 const FEW: usize = 16;
 const MOST: usize = 1024;
 
@@ -246,7 +246,7 @@ impl Client {
             return;
         };
         let Some(mut file) = self.locked_fd(fd) else { return };
-        if file.state.left().is_some() || file.state.is_over() {
+        if file.state.refusal().is_some() || file.state.is_over() {
             return;
         }
         if file.state.link().is_none()
@@ -257,8 +257,9 @@ impl Client {
         let Some(link) = file.state.link() else { return };
         drop(file);
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        if connection.call(Request::Fetch { file: link.slot, at, len }).is_ok_and(|r| r.is_ok()) {
-            self.count(Counter::BytesFetched, u64::from(len));
+        // What it does not find the read will.
+        match connection.call(Request::Fetch { file: link.slot, at, len }) {
+            Ok(_) | Err(_) => {}
         }
     }
 
@@ -278,7 +279,7 @@ impl Client {
         match (buffers, at) {
             ([buffer], None) => io::read(fd, &mut buffer[..]),
             ([buffer], Some(at)) => io::pread(fd, &mut buffer[..], at),
-            (buffers, at) => kernel_read_pieces(fd, buffers, at),
+            (buffers, at) => kernel_read_vectored(fd, buffers, at),
         }
     }
 }
@@ -299,21 +300,21 @@ const fn next(streak: u32) -> u32 {
 
 /// Reads into several buffers by as few calls as there can be: only what one call reads follows one
 /// position.
-fn kernel_read_pieces(
+fn kernel_read_vectored(
     fd: BorrowedFd<'_>,
     buffers: &mut [&mut [u8]],
     at: Option<u64>,
 ) -> io::Result<usize> {
     if buffers.len() <= FEW {
-        read_pieces::<FEW>(fd, buffers, at)
+        read_batches::<FEW>(fd, buffers, at)
     } else {
-        read_pieces::<MOST>(fd, buffers, at)
+        read_batches::<MOST>(fd, buffers, at)
     }
 }
 
-/// As [`kernel_read_pieces`], at most `N` by one call. Apart, for the list's room on the stack.
+/// As [`kernel_read_vectored`], at most `N` by one call. Apart, for the list's room on the stack.
 #[inline(never)]
-fn read_pieces<const N: usize>(
+fn read_batches<const N: usize>(
     fd: BorrowedFd<'_>,
     buffers: &mut [&mut [u8]],
     at: Option<u64>,
@@ -322,13 +323,13 @@ fn read_pieces<const N: usize>(
     for batch in buffers.chunks_mut(N) {
         let (wanted, count) = (total(batch), batch.len());
         let mut rest = batch.iter_mut();
-        let mut pieces: [IoSliceMut<'_>; N] = core::array::from_fn(|_| {
+        let mut parts: [IoSliceMut<'_>; N] = core::array::from_fn(|_| {
             IoSliceMut::new(rest.next().map_or(&mut [], |buffer| &mut buffer[..]))
         });
-        let pieces = pieces.get_mut(..count).unwrap_or_default();
+        let parts = parts.get_mut(..count).unwrap_or_default();
         let read = match at {
-            None => io::readv(fd, pieces),
-            Some(at) => io::preadv(fd, pieces, at + done as u64),
+            None => io::readv(fd, parts),
+            Some(at) => io::preadv(fd, parts, at + done as u64),
         };
         match read {
             Err(errno) if done == 0 => return Err(errno),

@@ -1,6 +1,9 @@
 //! Resolves the paths of calls, and finds the policies that rules give them.
+//!
+//! A process may see other names than its daemon: what it denied itself the daemon must not do for
+//! it, and what it sees elsewhere the daemon cannot find.
 
-use core::ffi::CStr;
+use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::fd::RawFd;
 
@@ -56,5 +59,38 @@ impl Client {
     /// Asks about paths, where there are rules that may be about any.
     pub(crate) fn if_ruled<T>(&'static self, ask: impl FnOnce() -> Option<T>) -> Option<T> {
         if self.is_ruled() { apart(ask) } else { None }
+    }
+
+    /// The process denied itself names (Landlock): it opens files itself from now on, and remote
+    /// names are refused.
+    pub fn confine(&self) {
+        self.change_view();
+        self.is_confined.store(true, Ordering::Release);
+    }
+
+    /// The process has another root folder: absolute names are not those that rules are about.
+    pub fn change_root(&self) {
+        self.change_view();
+        self.has_own_root.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_own_root(&self) -> bool {
+        self.has_own_root.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_confined(&'static self) -> bool {
+        self.is_confined.load(Ordering::Acquire)
+            || self.connected().is_some_and(|connection| connection.is_confined)
+    }
+
+    /// True if a name may be told to the daemon.
+    pub(crate) fn shares_view(&'static self) -> bool {
+        !self.has_own_view.load(Ordering::Acquire)
+            && self.connection().is_some_and(|connection| connection.shares_view)
+    }
+
+    /// The process has another root folder from now on, or may have other mounts.
+    pub fn change_view(&self) {
+        self.has_own_view.store(true, Ordering::Release);
     }
 }

@@ -28,7 +28,7 @@ use shm::{Lock, Once};
 use crate::connection::{Connection, Tables};
 
 /// Sessions that a chain of forks can have one after the other: each child needs its own.
-const SESSIONS_MAX: usize = 16;
+const CHAIN_MAX: usize = 16;
 
 /// The state of a process towards its daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ impl Reach {
 
 /// The sessions of this process and of those it was forked from.
 pub(crate) struct Sessions {
-    connections: [Once<Connection>; SESSIONS_MAX],
-    tables: [Tables; SESSIONS_MAX],
+    connections: [Once<Connection>; CHAIN_MAX],
+    tables: [Tables; CHAIN_MAX],
     /// Index of this process's connection; beyond the last: none any more.
     current: AtomicUsize,
     reach: AtomicU8,
@@ -101,8 +101,8 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) const fn new() -> Self {
         Self {
-            connections: [const { Once::new() }; SESSIONS_MAX],
-            tables: [const { Tables::new() }; SESSIONS_MAX],
+            connections: [const { Once::new() }; CHAIN_MAX],
+            tables: [const { Tables::new() }; CHAIN_MAX],
             current: AtomicUsize::new(0),
             reach: AtomicU8::new(Reach::Untried as u8),
             connecting: Lock::new(()),
@@ -175,26 +175,15 @@ mod tests {
         ("fork", Event::Fork),
     ];
 
-    /// The transitions of an event by the table in this file's head.
-    fn documented(event: &str) -> Vec<(&'static str, &'static str)> {
-        let rows = include_str!("sessions.rs").lines();
-        let rows = rows.filter_map(|line| line.strip_prefix("//! | ")?.strip_suffix(" |"));
-        let mut rows = rows.filter_map(|row| row.split_once(" | "));
-        let (_, edges) = rows.rfind(|row| row.0 == event).expect("a row of the table");
-        edges.split(", ").map(|edge| edge.split_once(" -> ").expect("an edge")).collect()
-    }
-
     #[test]
     fn every_event_leads_where_the_table_says() {
         static SESSIONS: Sessions = Sessions::new();
         for (name, event) in EVENTS {
-            let edges = documented(name);
             for (from, state) in STATES.iter().zip(Reach::ALL) {
                 SESSIONS.reach.store(state as u8, Ordering::Relaxed);
-                let to = edges.iter().find(|edge| edge.0 == *from).map(|edge| edge.1);
-                assert_eq!(SESSIONS.note(event), to.is_some(), "{name} of {from}");
-                let reached = STATES[SESSIONS.reach() as usize];
-                assert_eq!(reached, to.unwrap_or(from), "{name} of {from}");
+                let to = crate::edges::after(include_str!("sessions.rs"), name, from);
+                assert_eq!(SESSIONS.note(event), to != *from, "{name} of {from}");
+                assert_eq!(STATES[SESSIONS.reach() as usize], to, "{name} of {from}");
             }
         }
     }

@@ -102,7 +102,7 @@ pub(crate) fn link(
         return Err(Reason::Credit);
     };
     slot.shared().set_drained_by_client(is_own);
-    if file.writes == Writes::Through || connection.is_synchronous {
+    if file.writes == Writes::Through {
         // A program that is told of an error writes again: what is refused must not stay staged.
         slot.shared().demote();
     }
@@ -172,8 +172,8 @@ pub(crate) fn accept(
         return Ok(());
     }
     let mut done = 0;
-    for piece in data {
-        let mut rest: &[u8] = piece;
+    for buffer in data {
+        let mut rest: &[u8] = buffer;
         while !rest.is_empty() {
             let to = if at == APPEND { APPEND } else { at + done as u64 };
             let Some(len) = accept_some(link, log, rest, to) else {
@@ -181,7 +181,7 @@ pub(crate) fn accept(
                 continue;
             };
             done += len;
-            rest = invariant!(some rest.get(len..), "a piece of the data is accepted",
+            rest = invariant!(some rest.get(len..), "a part of the buffer is accepted",
                 else return Err((done, Failure::Refused(Errno::IO))));
             tell(link, log);
         }
@@ -378,7 +378,8 @@ pub(crate) fn unlink(locked: &mut Locked) {
                 }
                 give_log(link.connection, log);
             }
-            file.owed = file.owed.or(error).or(take_error(link));
+            file.owed.owe(error);
+            file.owed.owe(take_error(link));
             link.end();
         }
         Err(Lost) => {
@@ -390,7 +391,7 @@ pub(crate) fn unlink(locked: &mut Locked) {
             if let Some((_, log)) = file.state.staging() {
                 take_over(link, log, real.as_ref().map_or(fd, AsFd::as_fd));
             }
-            file.owed = file.owed.or(take_error(link));
+            file.owed.owe(take_error(link));
         }
     }
     entry.cursor.give(|position| give_position(position, fd, file.appended_to()));
@@ -410,6 +411,14 @@ pub(crate) fn reopen(fd: RawFd, file: &OpenFile) -> io::Result<OwnedFd> {
 pub(crate) fn take_error(link: Link) -> Option<Errno> {
     let errno = link.shared.take_error()?;
     Some(Errno::from_raw_os_error(i32::try_from(errno & 0xfff).unwrap_or(5)))
+}
+
+impl OpenFile {
+    /// The error that the caller tells the program now: its own, or else its slot's.
+    pub(crate) fn tell_error(&mut self) -> Option<Errno> {
+        let own = self.owed.tell();
+        own.or_else(|| self.state.link().and_then(take_error).inspect(|_| self.owed.refuse()))
+    }
 }
 
 /// Gives the kernel the file position, of a file that was appended to the end of the last append.
@@ -465,7 +474,6 @@ pub(crate) fn log_of(
         at,
         producer,
         drains,
-        is_refused: false,
         device,
         traced_to: 0,
         drain_cost: Cost::UNKNOWN,

@@ -187,7 +187,7 @@ impl State {
     }
 
     /// Why nothing is staged for it from now on.
-    pub(crate) const fn left(&self) -> Option<Reason> {
+    pub(crate) const fn refusal(&self) -> Option<Reason> {
         match self {
             Self::Detached(reason)
             | Self::Served(Served { staging: Staging::Unfit(reason), .. }) => Some(*reason),
@@ -301,7 +301,7 @@ impl State {
 
     /// The daemon has closed it.
     pub(crate) fn unlink(&mut self) {
-        let unfit = self.left();
+        let unfit = self.refusal();
         let is_placeholder = self.is_placeholder();
         invariant!(self.link().is_some(), "a link ends once", else return);
         *self = match unfit {
@@ -334,8 +334,8 @@ impl State {
     /// In the child of a fork: the parent's threads keep what they have linked meanwhile.
     pub(crate) fn fork(&mut self, is_writable: bool) {
         let is_parents = self.is_remote() || is_writable;
-        let left = self.left().or(is_parents.then_some(Reason::Forked));
-        *self = left.map_or(Self::Fresh, Self::Detached);
+        let reason = self.refusal().or(is_parents.then_some(Reason::Forked));
+        *self = reason.map_or(Self::Fresh, Self::Detached);
     }
 }
 

@@ -22,6 +22,7 @@ use rustix::{
 use wire::{Counter, Reason};
 
 use crate::{
+    attention::Event,
     client::Client,
     open::{STREAMS_MAX, identify},
     rules::{Policy, is_kernels},
@@ -151,15 +152,12 @@ impl Client {
     /// where more may depend on it.
     #[inline]
     pub fn close_unexamined(&'static self, fd: RawFd) -> bool {
-        !self.has_locks.load(Ordering::Relaxed) && self.table.forget_opened(fd)
+        !self.locks.are_any() && self.table.forget_opened(fd)
     }
 
     #[inline]
     fn may_stay_unexamined(&'static self) -> bool {
-        !self.examines_all.load(Ordering::Relaxed)
-            && !self.leaves_all.load(Ordering::Relaxed)
-            && !self.is_exiting()
-            && self.is_nothing_staged()
+        self.attention.is_lazy() && self.is_nothing_staged()
     }
 
     /// True if the first writes of a file go to the kernel.
@@ -178,7 +176,7 @@ impl Client {
         if self.connected().is_some() {
             return;
         }
-        self.examines_all.store(true, Ordering::Relaxed);
+        self.attention.note(Event::Connect);
         fence(Ordering::SeqCst);
         self.examine_all();
     }
@@ -197,18 +195,18 @@ impl Client {
         let number = self.host.borrow(fd);
         let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, identify(number)?)));
         let Ok((flags, (mode, (device, inode)))) = found else { return before };
-        let left = match before {
-            Entry::Opened(_) => self.leaves_all().then_some(Reason::Unsupported),
+        let reason = match before {
+            Entry::Opened(_) => self.detaches_all().then_some(Reason::Unsupported),
             _ => Some(Reason::Inherited),
         };
         let is_file = !flags.contains(OFlags::PATH);
-        let id = is_file.then(|| self.keep(mode, device, inode, flags, left)).flatten();
+        let id = is_file.then(|| self.keep(mode, device, inode, flags, reason)).flatten();
         let learned = self.table.learn(fd, before, id.map_or(Entry::Foreign, Entry::File));
         if let Some(id) = id {
             if learned != Entry::File(id) {
                 self.forget_file(id);
             } else if matches!(before, Entry::Opened(_)) {
-                self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1);
+                self.count(reason.map_or(Counter::Files, Counter::Fallbacks), 1);
             }
         }
         learned

@@ -31,7 +31,10 @@ impl Client {
     }
 
     /// Keeps an open file.
-    pub(crate) fn add_file(&'static self, file: OpenFile) -> Option<FileId> {
+    pub(crate) fn add_file(&'static self, mut file: OpenFile) -> Option<FileId> {
+        if self.config.get().is_some_and(|config| config.synchronous) {
+            file.writes.synchronize();
+        }
         self.files.add(file).inspect(|id| self.watch.opened(id.index))
     }
 

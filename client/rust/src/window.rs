@@ -17,14 +17,14 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 use shm::copy::copy_out;
-use wire::{Counter, Reason, Request};
+use wire::{Reason, Request};
 
 use crate::{
+    buffers::partial,
     client::Client,
     clock::coarse_now,
     connection::{Lane, Lost, Sent},
     locked::Locked,
-    pieces::partial,
     slot::Link,
     state::{Served, State, Version, Window},
 };
@@ -87,7 +87,7 @@ impl Locked {
                 }
                 Ok(Err(errno)) => return partial(done, errno),
                 Err(Lost) => {
-                    self.leave(Reason::DaemonLost);
+                    self.detach(Reason::DaemonLost);
                     let rest = &mut [&mut buffer[..]];
                     let read = self.client.kernel_read(self.fd, rest, Some(from + done as u64));
                     return read.map(|len| done + len).or_else(|errno| partial(done, errno));
@@ -132,7 +132,6 @@ impl Locked {
             Ok(filled) => filled.min(len),
             Err(errno) => return Ok(Err(errno)),
         };
-        client.count(Counter::BytesFetched, window.filled);
         // However long ago that was by now: the call reads what was there while it was under way.
         Ok(Ok(window.copy(link, buffer, from)))
     }
@@ -215,7 +214,7 @@ fn window(served: &mut Served, is_remote: bool) -> Option<&mut Window> {
     served.window.as_mut()
 }
 
-/// A large read in pieces of half a window: the daemon fills one half while the other is copied.
+/// A large read by halves of the window: the daemon fills one half while the other is copied.
 struct Pipeline<'a> {
     link: Link,
     lane: Lane<'a>,
@@ -225,17 +224,17 @@ struct Pipeline<'a> {
     end: u64,
 }
 
-struct Piece {
+struct Half {
     sent: Sent,
     len: u64,
     arena_at: u64,
 }
 
 impl Pipeline<'_> {
-    /// Asks for the next piece, into half `index` of the window.
-    fn ask(&mut self, index: u64) -> Result<Option<Piece>, Lost> {
+    /// Asks for the next half, into half `index` of the window.
+    fn ask(&mut self, index: u64) -> Result<Option<Half>, Lost> {
         let half = self.window.len / 2;
-        debug_assert!(self.next <= self.end && half > 0, "pieces end where the read does");
+        debug_assert!(self.next <= self.end && half > 0, "halves end where the read does");
         let len = (self.end - self.next).min(half);
         if len == 0 {
             return Ok(None);
@@ -243,7 +242,7 @@ impl Pipeline<'_> {
         let arena_at = self.window.at + index % 2 * half;
         let sent = self.window.ask(self.link, &mut self.lane, self.next, len, arena_at)?;
         self.next += len;
-        Ok(Some(Piece { sent, len, arena_at }))
+        Ok(Some(Half { sent, len, arena_at }))
     }
 }
 
@@ -261,18 +260,18 @@ fn pipelined(
     let (mut done, mut ended, mut failure) = (0, false, None);
     for index in 0u64.. {
         let place = usize::from(index % 2 == 1);
-        let Some(piece) = pending.get_mut(place).and_then(Option::take) else { break };
-        match pipeline.lane.wait(piece.sent)? {
+        let Some(half) = pending.get_mut(place).and_then(Option::take) else { break };
+        match pipeline.lane.wait(half.sent)? {
             // After an error or the end of the file, what was asked already is only waited for.
             _ if ended => continue,
             Err(errno) => (failure, ended) = (Some(errno), true),
             Ok(len) => {
-                let start = usize::try_from(piece.arena_at).unwrap_or(usize::MAX);
-                let len = usize::try_from(len.min(piece.len)).unwrap_or(0);
+                let start = usize::try_from(half.arena_at).unwrap_or(usize::MAX);
+                let len = usize::try_from(len.min(half.len)).unwrap_or(0);
                 let filled = link.connection.session.arena().get(start..start + len);
                 let target = buffer.get_mut(done..).unwrap_or_default();
                 done += copy_out(target, filled.unwrap_or_default());
-                ended = (len as u64) < piece.len;
+                ended = (len as u64) < half.len;
             }
         }
         if !ended {

@@ -11,6 +11,7 @@ use shm::{copy::copy_in_cached, staging::APPEND};
 use wire::{Counter, Reason, SEEK_CUR};
 
 use crate::{
+    buffers::total,
     client::Client,
     clock::{nanoseconds, now},
     cursor::Keeper,
@@ -18,12 +19,12 @@ use crate::{
     limit::{exceeded, fitting},
     locked::Locked,
     log::Log,
-    pieces::total,
+    owed::Owed,
     proc::link_of,
     slot::Link,
     staging::{self, Failure, drain},
     table::{Entry, FileId},
-    write_kernel::{kernel_write_pieces, write_rest},
+    write_kernel::{kernel_write_vectored, write_rest},
     writes::Writes,
 };
 
@@ -55,7 +56,7 @@ impl Client {
             return None;
         }
         let mut file = entry.lock.try_lock()?;
-        let (link, log) = file.written_on(id)?;
+        let (link, log) = file.ready_at_once(id)?;
         let start = entry.cursor.at();
         let end = start.checked_add(len).filter(|end| i64::try_from(*end).is_ok())?;
         let target = log.reserve_on(link, start, len)?;
@@ -68,7 +69,7 @@ impl Client {
         log.note(start, len);
         staging::tell(link, log);
         if link.connection.is_lost() {
-            self.leave_lost(Locked { client: self, fd, id, entry, file });
+            self.detach_lost(Locked { client: self, fd, id, entry, file });
         } else {
             drop(file);
         }
@@ -80,8 +81,8 @@ impl Client {
 
     /// The daemon was found to be lost after a write was accepted.
     #[cold]
-    fn leave_lost(&'static self, mut file: Locked) {
-        file.leave(Reason::DaemonLost);
+    fn detach_lost(&'static self, mut file: Locked) {
+        file.detach(Reason::DaemonLost);
         drop(file);
         self.sweep();
     }
@@ -144,7 +145,7 @@ impl Client {
         if !file.access.writable {
             return self.kernel_write(fd, data, at);
         }
-        file.owed.take().map_or(Ok(()), Err)?;
+        file.owed.tell().map_or(Ok(()), Err)?;
         if let Some(wrote) = file.write_bundled(data, at) {
             return wrote;
         }
@@ -247,7 +248,7 @@ impl Client {
         let how = if at.is_none() { OFlags::APPEND } else { OFlags::empty() };
         let file = fs::open(name, OFlags::WRONLY | OFlags::CLOEXEC | how, Mode::empty());
         let file = file.map_err(|errno| if errno == Errno::NXIO { Errno::AGAIN } else { errno })?;
-        kernel_write_pieces(file.as_fd(), data, at).map_err(|errno| match errno {
+        kernel_write_vectored(file.as_fd(), data, at).map_err(|errno| match errno {
             // Sealed, or a socket: a server's, which only a lane leads to.
             Errno::PERM => Errno::AGAIN,
             errno => errno,
@@ -264,7 +265,7 @@ impl Client {
         match (data, at) {
             ([data], None) => io::write(fd, data),
             ([data], Some(at)) => io::pwrite(fd, data, at),
-            _ => kernel_write_pieces(fd, data, at),
+            _ => kernel_write_vectored(fd, data, at),
         }
     }
 
@@ -279,7 +280,7 @@ impl Locked {
     /// Why the program makes this write itself, of a file that it has open: it is as cheap to write
     /// as to copy, or would wait until it is drained.
     fn goes_directly(&mut self, data: &[&[u8]], at: Option<u64>) -> Option<Reason> {
-        if self.state.is_placeholder() || self.state.left().is_some() {
+        if self.state.is_placeholder() || self.state.refusal().is_some() {
             return None;
         }
         if self.access.direct {
@@ -291,8 +292,7 @@ impl Locked {
         let len = total(data);
         let config = self.client.config.get();
         let is_large = config.is_none_or(|config| len as u64 >= config.direct);
-        let waits =
-            self.mode() == Writes::Through || config.is_some_and(|config| config.synchronous);
+        let waits = self.mode() == Writes::Through;
         if is_large {
             return (waits || !self.stages_large(len)).then_some(Reason::Large);
         }
@@ -346,17 +346,13 @@ impl Locked {
     /// Has everything staged in the file, and tells what it is refused with.
     pub(crate) fn drained(&mut self) -> io::Result<()> {
         self.drain();
-        let owed = self.owed.take().or_else(|| self.state.link().and_then(staging::take_error));
-        if let Some((_, log)) = self.state.staging().filter(|_| owed.is_some()) {
-            log.is_refused = true;
-        }
-        owed.map_or(Ok(()), Err)
+        self.tell_error().map_or(Ok(()), Err)
     }
 
     /// Has the kernel write what cannot be staged.
     fn write_past(mut self, reason: Reason, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
         if self.state.is_placeholder() {
-            self.leave(reason);
+            self.detach(reason);
         }
         let (client, fd, is_remote) = (self.client, self.fd, self.state.is_remote());
         client.settle_others(&mut self);
@@ -392,10 +388,9 @@ impl Locked {
         let (len, whole_max) = (total(data), staging::whole_max(file));
         let (link, log) = invariant!(some file.state.staging(), "a file that stages has a log",
             else return Err(Errno::IO));
-        refused(link, log, fd).map_or(Ok(()), Err)?;
+        refused(&mut file.owed, link, log, fd).map_or(Ok(()), Err)?;
         let mut staged = staging::accept(link, log, fd, data, start, whole_max);
-        let waits = file.writes.on(link) == Writes::Through
-            || client.config.get().is_some_and(|config| config.synchronous);
+        let waits = file.writes.on(link) == Writes::Through;
         if staged.is_ok() && waits {
             staged = drain(link, log, fd).map_err(|failure| (len, failure));
         }
@@ -405,7 +400,7 @@ impl Locked {
             }
         }
         if staged.is_ok() && link.connection.is_lost() {
-            self.leave(Reason::DaemonLost);
+            self.detach(Reason::DaemonLost);
         }
         match staged {
             Ok(()) => Ok(len),
@@ -413,7 +408,7 @@ impl Locked {
             Err((accepted @ 1.., Failure::Refused(_))) if !waits => Ok(accepted),
             Err((_, Failure::Refused(errno))) => Err(errno),
             Err((accepted, Failure::Lost)) => {
-                self.leave(Reason::DaemonLost);
+                self.detach(Reason::DaemonLost);
                 let wrote = write_rest(self.borrow(), data, start, accepted)?;
                 client.count_written(Reason::DaemonLost, wrote - accepted);
                 Ok(wrote)
@@ -422,18 +417,21 @@ impl Locked {
     }
 }
 
-/// Why the file takes nothing more, if what is staged for it is refused. Told once, a program may
-/// wait for room and write again: what is accepted meanwhile would be lost with the rest at close.
-fn refused(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Option<Errno> {
+/// Why the file takes nothing more, if what is staged for it is refused.
+fn refused(owed: &mut Owed, link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Option<Errno> {
     let mut errno = staging::take_error(link);
-    if errno.is_none() && log.is_refused {
+    if errno.is_none() && *owed == Owed::Told {
         errno = match drain(link, log, fd) {
             Err(Failure::Refused(errno)) => Some(errno),
             // Whoever stages finds out that the daemon is lost.
             Ok(()) | Err(Failure::Lost) => staging::take_error(link),
         };
     }
-    log.is_refused = errno.is_some();
+    if errno.is_some() {
+        owed.refuse()
+    } else {
+        owed.drain()
+    }
     errno
 }
 

@@ -6,9 +6,9 @@ use rustix::{
 };
 use shm::staging::APPEND;
 
-use crate::pieces::total;
+use crate::buffers::total;
 
-/// Pieces that most vectored writes have, and the most that one system call takes.
+/// Buffers that most vectored writes have, and the most that one system call takes.
 const FEW: usize = 16;
 const MOST: usize = 1024;
 
@@ -26,9 +26,9 @@ pub(crate) fn write_rest(
     accepted: usize,
 ) -> io::Result<usize> {
     let (mut skip, mut done) = (accepted, accepted);
-    for piece in data {
-        let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
-        skip -= skip.min(piece.len());
+    for buffer in data {
+        let rest = buffer.get(skip.min(buffer.len())..).unwrap_or_default();
+        skip -= skip.min(buffer.len());
         if rest.is_empty() {
             continue;
         }
@@ -49,35 +49,35 @@ pub(crate) fn write_rest(
 }
 
 /// Writes several buffers by as few calls as there can be: only those of one call are one append.
-pub(crate) fn kernel_write_pieces(
+pub(crate) fn kernel_write_vectored(
     fd: BorrowedFd<'_>,
     data: &[&[u8]],
     at: Option<u64>,
 ) -> io::Result<usize> {
     if data.len() <= FEW {
-        write_pieces::<FEW>(fd, data, at)
+        write_batches::<FEW>(fd, data, at)
     } else {
-        write_pieces::<MOST>(fd, data, at)
+        write_batches::<MOST>(fd, data, at)
     }
 }
 
-/// As [`kernel_write_pieces`], at most `N` by one call. Apart, for the list's room on the stack.
+/// As [`kernel_write_vectored`], at most `N` by one call. Apart, for the list's room on the stack.
 #[inline(never)]
-fn write_pieces<const N: usize>(
+fn write_batches<const N: usize>(
     fd: BorrowedFd<'_>,
     data: &[&[u8]],
     at: Option<u64>,
 ) -> io::Result<usize> {
     let mut done = 0;
     for batch in data.chunks(N) {
-        let mut pieces = [IoSlice::new(&[]); N];
-        for (piece, data) in pieces.iter_mut().zip(batch) {
-            *piece = IoSlice::new(data);
+        let mut parts = [IoSlice::new(&[]); N];
+        for (part, data) in parts.iter_mut().zip(batch) {
+            *part = IoSlice::new(data);
         }
-        let pieces = pieces.get(..batch.len()).unwrap_or_default();
+        let parts = parts.get(..batch.len()).unwrap_or_default();
         let wrote = match at {
-            None => io::writev(fd, pieces),
-            Some(at) => io::pwritev(fd, pieces, at + done as u64),
+            None => io::writev(fd, parts),
+            Some(at) => io::pwritev(fd, parts, at + done as u64),
         };
         match wrote {
             Err(errno) if done == 0 => return Err(errno),

@@ -22,8 +22,8 @@ use crate::slot::Link;
 /// Mode of an open file's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// Each waits until it is in the file: `O_SYNC`, others have the file open, or the process
-    /// exits. First, so that a short write has a zero to test for.
+    /// Each waits until it is in the file: by `O_SYNC` or settings, because others have the file
+    /// open, or the process exits. First, so that a short write has a zero to test for.
     Through,
     /// The program goes on once they are staged.
     Behind,
@@ -68,16 +68,13 @@ mod tests {
             ("large ones do not fit", |writes| writes.stage_large(false)),
             ("synchronize", Writes::synchronize),
         ];
-        let head = include_str!("writes.rs").split("/// Mode of").next().expect("a head");
         for (event, happen) in events {
-            let row = head.lines().find(|line| line.starts_with(&std::format!("//! | {event} |")));
-            let row = row.expect("a row of the event");
             for (from, mode) in MODES {
-                let edge = |to: &str| row.contains(&std::format!("{from} -> {to}"));
-                let to = MODES.into_iter().find(|(to, _)| edge(to)).map_or(mode, |(_, to)| to);
                 let mut writes = mode;
                 happen(&mut writes);
-                assert_eq!(writes, to, "{event} of {from}");
+                let to = MODES.into_iter().find(|(_, to)| *to == writes).expect("a mode");
+                let documented = crate::edges::after(include_str!("writes.rs"), event, from);
+                assert_eq!(to.0, documented, "{event} of {from}");
             }
         }
     }

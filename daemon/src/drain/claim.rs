@@ -215,8 +215,8 @@ async fn appended<S: SessionStorage>(
     };
     let mut record = vec![0; usize::try_from(len).unwrap_or(0)];
     let mut done = 0;
-    for piece in file.staged_pieces(position, len) {
-        let staged = file.buffer(piece).ok_or(Errno::FAULT)?;
+    for range in file.staged_ranges(position, len) {
+        let staged = file.buffer(range).ok_or(Errno::FAULT)?;
         let into = record.get_mut(done..).unwrap_or_default();
         done += copy_out(into, staged.bytes());
     }

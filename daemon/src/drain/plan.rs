@@ -12,13 +12,13 @@ use crate::lines::UNIT_LEN;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) file_at: u64,
-    pub(super) pieces: Vec<Run>,
+    pub(super) runs: Vec<Run>,
     len: u64,
 }
 
 impl Batch {
     fn of(run: Run) -> Self {
-        Self { file_at: run.file_at, pieces: vec![run], len: run.len }
+        Self { file_at: run.file_at, runs: vec![run], len: run.len }
     }
 
     fn end(&self) -> u64 {
@@ -47,7 +47,7 @@ pub(super) fn batches(runs: &[Run]) -> Vec<Batch> {
     done.append(&mut open);
     debug_assert_eq!(
         len_of(runs),
-        done.iter().map(|batch| len_of(&batch.pieces)).sum::<u64>(),
+        done.iter().map(|batch| len_of(&batch.runs)).sum::<u64>(),
         "every run is in one batch"
     );
     done
@@ -89,7 +89,7 @@ fn add(open: &mut Vec<Batch>, run: Run) {
     let before = index.checked_sub(1).and_then(|before| open.get_mut(before));
     let index = match before {
         Some(before) if before.end() == run.file_at => {
-            before.pieces.push(run);
+            before.runs.push(run);
             before.len += run.len;
             index - 1
         }
@@ -103,7 +103,7 @@ fn add(open: &mut Vec<Batch>, run: Run) {
     if follows {
         let next = open.remove(index + 1);
         if let Some(batch) = open.get_mut(index) {
-            batch.pieces.extend(next.pieces);
+            batch.runs.extend(next.runs);
             batch.len += next.len;
         }
     }
@@ -130,7 +130,7 @@ mod tests {
     fn neighbours_become_one_write_in_any_order() {
         let plan = batches(&runs(&[(8, 4), (0, 4), (100, 1), (4, 4), (12, 1)]));
         assert_eq!(places(&plan), [(0, 13), (100, 1)]);
-        let order: Vec<u64> = plan[0].pieces.iter().map(|run| run.file_at).collect();
+        let order: Vec<u64> = plan[0].runs.iter().map(|run| run.file_at).collect();
         assert_eq!(order, [0, 4, 8, 12]);
     }
 
@@ -167,7 +167,7 @@ mod tests {
             }
             for batch in batches(&runs) {
                 let mut at = batch.file_at;
-                for run in &batch.pieces {
+                for run in &batch.runs {
                     write(&mut written, at, run);
                     at += run.len;
                 }

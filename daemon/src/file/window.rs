@@ -5,7 +5,7 @@ use std::cell::Cell;
 const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 8 << 20;
 /// Bytes fetched ahead by one operation.
-const PIECE_LEN: u64 = 256 << 10;
+const STEP_LEN: u64 = 256 << 10;
 
 /// History of a file's reads. Offsets are bytes from its start.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Window {
     /// Returns the range to fetch ahead next: start, and bytes at a time.
     pub(crate) fn ahead(&self) -> Option<(u64, u64)> {
         let at = self.ahead_at.get();
-        let len = PIECE_LEN.min(self.fetched_to.get().saturating_sub(at));
+        let len = STEP_LEN.min(self.fetched_to.get().saturating_sub(at));
         (len > 0).then_some((at, len))
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use daemon::{Choice, Idle};
-use wire::{FileFlags, Request};
+use wire::{Entry, FileFlags, Kind, Request};
 
 use crate::{
     client::{Client, contents},
@@ -46,6 +46,25 @@ fn reads_and_writes_pass_through_the_arena_after_what_is_staged() {
         let summary = daemon.stop();
         assert_eq!((summary.bytes_delegated, summary.drain_errors), (20, 0));
     }
+}
+
+#[test]
+fn every_request_of_the_table_is_served_but_what_is_a_servers() {
+    let daemon = Daemon::start();
+    let file = file_of(&daemon, "file", b"0123456789");
+    let mut client = Client::connect(daemon.folder());
+    client.register(0, &file, FileFlags::WRITABLE.with(FileFlags::READABLE), LOG);
+    let ends = |kind: &Kind| *kind == Kind::Close;
+    let (last, first): (Vec<_>, Vec<_>) = Kind::ALL.into_iter().partition(ends);
+    for kind in first.into_iter().chain(last) {
+        let request = Request::decode(&Entry([u64::from(kind as u8) << 32, 0, 0, 0, 0, 0, 0, 0]));
+        let request = request.expect("a kind");
+        let is_refused = client.ask(request) == Err(38);
+        // Programs lock files of their own node themselves.
+        let is_servers = matches!(kind, Kind::Lock | Kind::FindLock | Kind::Reclaimed);
+        assert_eq!(is_refused, is_servers, "{kind:?}");
+    }
+    daemon.stop();
 }
 
 #[test]

@@ -11,12 +11,11 @@ use std::{collections::HashSet, ffi::CStr};
 
 use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{fs::RenameFlags, io::Errno};
+use storage::place::LINKS_MAX;
 use wire::{Listed, NameKind};
 
 pub(super) use self::claimed::NamedFile;
 
-/// Links that a name may lead through, as in the kernel.
-const LINKS_MAX: usize = 40;
 /// Names that a path may have, with those of the links in it.
 const PARTS_MAX: usize = 4096;
 

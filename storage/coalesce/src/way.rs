@@ -7,10 +7,7 @@
 use std::ffi::{CStr, CString};
 
 use rustix::io::Errno;
-use storage::place::Place;
-
-/// Links that a path may lead through, as in the kernel.
-const LINKS_MAX: usize = 40;
+use storage::place::{LINKS_MAX, Place};
 
 /// Where a path leads.
 #[derive(Debug, PartialEq, Eq)]

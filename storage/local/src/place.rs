@@ -27,8 +27,8 @@ use rustix::{
 
 /// The folder below a root that belongs to the daemon; nothing of a client's leads there.
 pub const OWN_FOLDER: &str = ".kakehi";
-/// Links that the last part of a name may lead through, as in the kernel.
-const LINKS_MAX: usize = 40;
+/// Links that a path may lead through, as in the kernel.
+pub const LINKS_MAX: usize = 40;
 
 /// Where names are looked up. Cheap to clone.
 #[derive(Clone, Debug, Default)]

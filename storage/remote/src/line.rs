@@ -421,7 +421,7 @@ impl Memory for Held {
     }
 }
 
-/// Cuts buffers into messages: a piece of a long payload each, or short ones together.
+/// Cuts buffers into messages: a part of a long payload each, or short ones together.
 fn messages(from: &[Buffer]) -> impl Iterator<Item = Buffer> {
     let is_short = |buffer: &Buffer| buffer.len() <= JOINED_LEN_MAX;
     let groups = from.chunk_by(move |one, next| is_short(one) && is_short(next));

@@ -7,14 +7,14 @@
 pub(super) mod boot;
 pub(super) mod connections;
 pub(super) mod deadlock;
-pub(super) mod decode;
 pub(super) mod doubts;
 pub(super) mod effects;
 pub(super) mod grace;
 pub(super) mod ledger;
+mod limit;
 pub(super) mod locks;
-mod places;
 pub(super) mod published;
+pub(super) mod received;
 mod root;
 pub(super) mod service;
 pub(crate) mod traffic;

@@ -30,8 +30,8 @@ use storage::{
 };
 use uring::{Buffers, Heap};
 use wire::{
-    BOOT_LEN, INLINE_LEN_MAX, LockKind, LockOwner, LockTerms, PIECE_LEN_MAX, ROOT_LEN, Request,
-    SESSION_LEN,
+    BOOT_LEN, INLINE_LEN_MAX, LockKind, LockOwner, LockTerms, ROOT_LEN, Request, SESSION_LEN,
+    TRANSFER_LEN_MAX,
 };
 
 use self::{
@@ -45,7 +45,7 @@ use crate::{
         requests::Client,
     },
     line::key::Key,
-    server::{boot::Boot, connections::Server, decode::Job, service::Service},
+    server::{boot::Boot, connections::Server, received::Received, service::Service},
 };
 
 const SEEDS: u64 = 50;
@@ -88,8 +88,9 @@ fn session_is_new_until_its_client_has_asked_for_something() {
     assert!(!enter().1);
 
     let (payload, data) = (Rc::default(), Heap::buffer(0));
-    let job = Job { id: 1, record: None, request: Request::Reclaimed, payload, data: data.into() };
-    service.start(&session, job, |_, _| ());
+    let received =
+        Received { id: 1, record: None, request: Request::Reclaimed, payload, data: data.into() };
+    service.start(&session, received, |_, _| ());
 
     assert!(enter().1);
 }
@@ -296,7 +297,7 @@ impl Program {
         let count = self.open("/count", flags).await.expect("that, too");
         for round in 0..ROUNDS {
             // Some need several requests.
-            let len = if round % 5 == 3 { PIECE_LEN_MAX } else { round };
+            let len = if round % 5 == 3 { TRANSFER_LEN_MAX } else { round };
             let line = format!("<{} {round} {}>", self.name, "x".repeat(len)).into_bytes();
             match log.write(0, &buffers(&line)).await {
                 Ok(len) => self.told.borrow_mut().appended.push((line, len)),
@@ -381,7 +382,7 @@ impl Program {
 
 /// Returns the part of a line that one request appends: others may append behind it.
 fn first_piece(line: &[u8]) -> &[u8] {
-    &line[..line.len().min(PIECE_LEN_MAX)]
+    &line[..line.len().min(TRANSFER_LEN_MAX)]
 }
 
 fn path(name: &str) -> CString {

@@ -47,13 +47,13 @@ pub fn copy_in_cached(to: &[AtomicU8], from: &[u8]) -> usize {
 /// # Errors
 ///
 /// As `writev(2)`.
-pub fn write(fd: impl AsFd, pieces: [&[AtomicU8]; 2]) -> io::Result<usize> {
-    let pieces = pieces.map(|piece| {
+pub fn write(fd: impl AsFd, parts: [&[AtomicU8]; 2]) -> io::Result<usize> {
+    let parts = parts.map(|part| {
         // SAFETY: live memory of that length; the bytes only go to the kernel, which copies them
         // whatever becomes of them meanwhile.
-        IoSlice::new(unsafe { core::slice::from_raw_parts(piece.as_ptr().cast(), piece.len()) })
+        IoSlice::new(unsafe { core::slice::from_raw_parts(part.as_ptr().cast(), part.len()) })
     });
-    io::writev(fd, &pieces)
+    io::writev(fd, &parts)
 }
 
 /// Copies shared memory into `to`; returns the bytes copied.
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no memfd")]
-    fn two_pieces_are_written_by_one_call_at_the_position() {
+    fn two_parts_are_written_by_one_call_at_the_position() {
         let file = rustix::fs::memfd_create("copy", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let shared: Vec<AtomicU8> = (0..8).map(AtomicU8::new).collect();
         assert_eq!(write(&file, [&shared[6..], &shared[..3]]), Ok(5));

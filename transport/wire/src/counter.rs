@@ -96,8 +96,6 @@ pub enum Counter {
     BytesRead,
     /// Bytes accepted into staging.
     BytesStaged,
-    /// Bytes of reads that the daemon executed or fetched.
-    BytesFetched,
     /// Calls on files of a server that failed because their folder has no view.
     Unviewed,
     /// Errors of staged writes that could not be reported to the program.
@@ -131,7 +129,7 @@ impl Counter {
             Self::BytesWritten => 1,
             Self::BytesRead => 2,
             Self::BytesStaged => 3,
-            Self::BytesFetched => 4,
+            // The fourth is retired.
             Self::Unviewed => 5,
             Self::ErrorsUnreported => 6,
             Self::BytesUndelegated(reason) => FIRST_REASON + reason as usize,

@@ -18,7 +18,7 @@
 use crate::{
     VERSION,
     entry::{ENTRY_WORDS, Entry, Invalid},
-    payload::PIECE_LEN_MAX,
+    payload::TRANSFER_LEN_MAX,
     request::Request,
     words::{Reader, WORD_LEN, narrow},
 };
@@ -32,7 +32,7 @@ pub const BODY_START_LEN: usize = HEAD_LEN_MAX - HEADER_LEN;
 /// Bytes before the payload in the body of a frame that may be long, at most.
 pub const LONG_START_LEN: usize = REQUEST_LEN;
 /// Length of the longest frame in bytes.
-pub const FRAME_LEN_MAX: usize = HEADER_LEN + REQUEST_LEN + PIECE_LEN_MAX;
+pub const FRAME_LEN_MAX: usize = HEADER_LEN + REQUEST_LEN + TRANSFER_LEN_MAX;
 /// Length of a session's name in bytes.
 pub const SESSION_LEN: usize = 16;
 /// Length of a nonce in bytes.
@@ -221,8 +221,8 @@ impl<'a> Frame<'a> {
             CHALLENGE => (CHALLENGE_LEN, CHALLENGE_LEN),
             PROOF => (TAG_LEN, TAG_LEN),
             WELCOME => (WELCOME_LEN, WELCOME_LEN),
-            REQUEST => (REQUEST_LEN, REQUEST_LEN + PIECE_LEN_MAX),
-            REPLY => (WORD_LEN, WORD_LEN + PIECE_LEN_MAX),
+            REQUEST => (REQUEST_LEN, REQUEST_LEN + TRANSFER_LEN_MAX),
+            REPLY => (WORD_LEN, WORD_LEN + TRANSFER_LEN_MAX),
             PING | PONG | GOODBYE => (0, 0),
             WORKER => (1, WORKER_LEN_MAX),
             _ => return Err(Invalid::Message(kind)),

@@ -76,8 +76,8 @@ fn a_length_no_frame_has_is_refused_before_it_is_received() {
         Frame::parse(head.bytes()).map(|found| found.is_some())
     };
     let lens = [
-        (REQUEST, REQUEST_LEN, REQUEST_LEN + PIECE_LEN_MAX),
-        (REPLY, WORD_LEN, WORD_LEN + PIECE_LEN_MAX),
+        (REQUEST, REQUEST_LEN, REQUEST_LEN + TRANSFER_LEN_MAX),
+        (REPLY, WORD_LEN, WORD_LEN + TRANSFER_LEN_MAX),
         (PROOF, TAG_LEN, TAG_LEN),
         (WORKER, 1, WORKER_LEN_MAX),
     ];

@@ -50,11 +50,11 @@ pub use greeting::{
 pub use listing::{Listed, Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use mode::NewMode;
-pub use payload::PIECE_LEN_MAX;
+pub use payload::TRANSFER_LEN_MAX;
 pub use phase::{Phase, Reply};
 pub use place::{Place, PlaceName, SOURCES_MAX};
 pub use record::{CreateFlags, Record};
-pub use request::{Kind, PathPair, Request};
+pub use request::{Kind, PathPair, Request, Subject};
 pub use sample::is_sampled;
 pub use times::Times;
 pub use uses::Uses;

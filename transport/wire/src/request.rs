@@ -4,7 +4,7 @@
 
 mod field;
 
-use self::field::{Field, Place};
+use self::field::{EntryPart, Field};
 use crate::{
     entry::{Entry, Invalid},
     uses::Uses,
@@ -19,12 +19,33 @@ pub struct PathPair {
     pub to_len: u32,
 }
 
-/// Makes the requests of a table. A row has the number on the wire, the name in statistics, and
-/// how often the daemon answers; and for each field the place where it lies in an entry.
+/// Subject of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The whole session.
+    Session,
+    /// The open file in a slot.
+    File(u32),
+    /// The paths that came with it.
+    Names,
+}
+
+/// Fields of a request that tell its subject.
+#[derive(Clone, Copy)]
+struct Found {
+    slot: u32,
+    paths_len: Option<u64>,
+}
+
+/// Makes the requests of a table. A row has the number on the wire, the name in statistics, how
+/// often the daemon answers, the subject (`either`: names, or a file where there is no path), and
+/// whether servers of remote files are asked for it, too; and for each field the place where it
+/// lies in an entry.
 macro_rules! requests {
     ($(
         $(#[$doc:meta])*
-        $kind:ident = $number:literal, $name:literal, $answers:ident $({$(
+        $kind:ident = $number:literal, $name:literal, $answers:ident, $subject:ident, $where:ident
+        $({$(
             $(#[$field_doc:meta])*
             $field:ident: $type:ty = $place:ident,
         )*})?;
@@ -88,13 +109,36 @@ macro_rules! requests {
                 match self { $(Self::$kind { .. } => Kind::$kind,)* }
             }
 
+            /// The subject of the request.
+            #[must_use]
+            pub const fn subject(&self) -> Subject {
+                let found = self.found();
+                match self { $(Self::$kind { .. } => requests!(@ $subject found),)* }
+            }
+
+            const fn found(&self) -> Found {
+                let found = Found { slot: 0, paths_len: None };
+                match *self {$(
+                    Self::$kind { $($($field),*)? } => {
+                        $($(let found = requests!(@ $field found $field);)*)?
+                        found
+                    }
+                )*}
+            }
+
+            /// True if a server of remote files is asked for it, too.
+            #[must_use]
+            pub const fn leaves_node(&self) -> bool {
+                match self { $(Self::$kind { .. } => requests!(@ $where),)* }
+            }
+
             /// Encodes the request. The lane it goes to numbers the entry.
             #[must_use]
             pub fn encode(&self) -> Entry {
                 let mut entry = Entry::new(self.kind() as u8);
                 match *self {$(
                     Self::$kind { $($($field),*)? } => {
-                        $($(entry.put(Place::$place, $field.word());)*)?
+                        $($(entry.put(EntryPart::$place, $field.word());)*)?
                     }
                 )*}
                 entry
@@ -109,7 +153,7 @@ macro_rules! requests {
             pub fn decode(entry: &Entry) -> Result<Self, Invalid> {
                 Ok(match Kind::from_wire(entry.kind())? {$(
                     Kind::$kind => Self::$kind {
-                        $($($field: Field::of(entry.get(Place::$place)),)*)?
+                        $($($field: Field::of(entry.get(EntryPart::$place)),)*)?
                     },
                 )*})
             }
@@ -117,6 +161,32 @@ macro_rules! requests {
     };
     (@ once) => { false };
     (@ twice) => { true };
+    (@ here) => { false };
+    (@ anywhere) => { true };
+    (@ session $found:ident) => { Subject::Session };
+    (@ file $found:ident) => { Subject::File($found.slot) };
+    (@ names $found:ident) => { Subject::Names };
+    (@ either $found:ident) => {
+        if let Some(0) = $found.paths_len { Subject::File($found.slot) } else { Subject::Names }
+    };
+    (@ file $found:ident $value:ident) => { Found { slot: $value, ..$found } };
+    (@ path_len $found:ident $value:ident) => {
+        Found { paths_len: Some($value as u64), ..$found }
+    };
+    (@ paths $found:ident $value:ident) => {
+        Found { paths_len: Some($value.from_len as u64 + $value.to_len as u64), ..$found }
+    };
+    (@ $other:ident $found:ident $value:ident) => {{
+        let _ = $value;
+        $found
+    }};
+}
+
+impl Request {
+    /// Bytes of the paths that come with the request, if it is of those that have some.
+    pub(crate) const fn paths_len(&self) -> Option<u64> {
+        self.found().paths_len
+    }
 }
 
 impl Kind {
@@ -134,7 +204,7 @@ requests! {
     /// Opens a path into file slot `file`; completes with the file's
     /// [`FileFlags`](crate::FileFlags) bits. `flags` are those of `open(2)`, `mode` is a
     /// [`NewMode`](crate::NewMode).
-    Open = 1, "open", twice {
+    Open = 1, "open", twice, names, anywhere {
         /// Slot to fill.
         file: u32 = File,
         /// `O_*` bits.
@@ -148,12 +218,12 @@ requests! {
         inode: u64 = B,
     };
     /// Drains the file and lets go of its descriptor; the error it still owes is in its slot.
-    Close = 2, "close", twice {
+    Close = 2, "close", twice, file, anywhere {
         /// Slot to empty.
         file: u32 = File,
     };
     /// Reads into the arena; completes with the bytes read.
-    Read = 3, "read", twice {
+    Read = 3, "read", twice, file, anywhere {
         file: u32 = File,
         /// First byte in the file.
         at: u64 = A,
@@ -163,7 +233,7 @@ requests! {
         arena_at: u64 = B,
     };
     /// Writes from the arena, past the staging log; completes with the bytes written.
-    Write = 4, "write", twice {
+    Write = 4, "write", twice, file, anywhere {
         file: u32 = File,
         /// First byte in the file; ignored for a file opened to append.
         at: u64 = A,
@@ -173,29 +243,29 @@ requests! {
         arena_at: u64 = B,
     };
     /// Drains every file of the session.
-    FlushAll = 5, "flush_all", twice;
+    FlushAll = 5, "flush_all", twice, session, here;
     /// Drains the file and makes data and metadata durable.
-    Sync = 6, "fsync", twice {
+    Sync = 6, "fsync", twice, file, anywhere {
         file: u32 = File,
     };
     /// Drains the file and makes the data durable.
-    Datasync = 7, "fdatasync", twice {
+    Datasync = 7, "fdatasync", twice, file, anywhere {
         file: u32 = File,
     };
     /// Checks that the file can have a position, which is the client's; completes with it.
-    SetPosition = 8, "set_position", twice {
+    SetPosition = 8, "set_position", twice, file, anywhere {
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
     };
     /// Drains the file's staging log up to log position `upto`.
-    Flush = 9, "flush", twice {
+    Flush = 9, "flush", twice, file, here {
         file: u32 = File,
         /// Log position, as the client counts it.
         upto: u64 = A,
     };
     /// Replaces the file's drained staging log.
-    Attach = 10, "attach", twice {
+    Attach = 10, "attach", twice, file, here {
         file: u32 = File,
         /// Start of the new log.
         arena_at: u64 = A,
@@ -204,7 +274,7 @@ requests! {
     };
     /// Drains every file open on an inode, whoever opened it, and demotes them where two are and
     /// one writes.
-    Settle = 11, "settle", twice {
+    Settle = 11, "settle", twice, session, here {
         /// Device number as `stat(2)` gives it.
         device: u64 = A,
         /// Inode number.
@@ -213,84 +283,84 @@ requests! {
         demote: bool = Len,
     };
     /// Brings a range into the page cache, and reads ahead of it.
-    Fetch = 12, "fetch", twice {
+    Fetch = 12, "fetch", twice, file, here {
         file: u32 = File,
         at: u64 = A,
         /// Bytes somebody waits for.
         len: u32 = Len,
     };
     /// Drains a file of this node and sends the daemon's own descriptor over the control socket.
-    Materialize = 13, "materialize", twice {
+    Materialize = 13, "materialize", twice, file, here {
         file: u32 = File,
     };
     /// Puts the `struct stat` of a path into the lane's buffer.
-    Stat = 14, "stat", twice {
+    Stat = 14, "stat", twice, names, anywhere {
         path_len: u32 = Len,
         follow: bool = First,
     };
     /// Drains and truncates: the file in slot `file`, or the path when `path_len` is not zero.
-    Truncate = 15, "truncate", twice {
+    Truncate = 15, "truncate", twice, either, anywhere {
         file: u32 = File,
         path_len: u32 = Len,
         /// New length of the file.
         len: u64 = A,
     };
     /// Removes a name.
-    Unlink = 16, "unlink", twice {
+    Unlink = 16, "unlink", twice, names, anywhere {
         path_len: u32 = Len,
     };
     /// Renames, `flags` as in `renameat2(2)`.
-    Rename = 17, "rename", twice {
+    Rename = 17, "rename", twice, names, anywhere {
         paths: PathPair = Pair,
         /// `RENAME_*` bits.
         flags: u32 = Len,
     };
     /// Makes a folder.
-    MakeDir = 18, "mkdir", twice {
+    MakeDir = 18, "mkdir", twice, names, anywhere {
         path_len: u32 = Len,
         /// A [`NewMode`](crate::NewMode).
         mode: u32 = First,
     };
     /// Removes an empty folder.
-    RemoveDir = 19, "rmdir", twice {
+    RemoveDir = 19, "rmdir", twice, names, anywhere {
         path_len: u32 = Len,
     };
     /// Fills the lane's buffer with the place where the next such request goes on, and the folder's
     /// names, NUL after each; completes with the bytes used, zero after the last name.
-    ReadDir = 20, "readdir", twice {
+    ReadDir = 20, "readdir", twice, names, anywhere {
         path_len: u32 = Len,
         /// Zero, or where the last request has ended.
         from: u64 = A,
     };
     /// Makes a hard link.
-    Link = 21, "link", twice {
+    Link = 21, "link", twice, names, anywhere {
         paths: PathPair = Pair,
     };
     /// Makes a symbolic link.
-    Symlink = 22, "symlink", twice {
+    Symlink = 22, "symlink", twice, names, anywhere {
         /// Text of the link, and its name.
         paths: PathPair = Pair,
     };
     /// Puts the `struct stat` of the drained file into the lane's buffer.
-    FileStat = 23, "fstat", twice {
+    FileStat = 23, "fstat", twice, file, anywhere {
         file: u32 = File,
     };
     /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows).
-    Nothing = 24, "nothing", once;
+    Nothing = 24, "nothing", once, session, here;
     /// Puts the text of a symbolic link into the lane's buffer; completes with its length.
-    ReadLink = 25, "readlink", twice {
+    ReadLink = 25, "readlink", twice, names, anywhere {
         path_len: u32 = Len,
     };
     /// Sets the permission bits: of the file in slot `file`, or of the path when `path_len` is not
     /// zero.
-    SetMode = 26, "chmod", twice {
+    SetMode = 26, "chmod", twice, either, anywhere {
         file: u32 = File,
         path_len: u32 = Len,
         /// Permission bits.
         mode: u32 = First,
     };
     /// Sets owner and group, of a slot or a path as `SetMode`; 2^32-1 leaves one as it is.
-    SetOwner = 27, "chown", twice {
+    SetOwner = 27, "chown", twice, either, anywhere {
         file: u32 = File,
         path_len: u32 = Len,
         /// User id.
@@ -301,13 +371,13 @@ requests! {
     };
     /// Sets the times of access and modification, of a slot or a path as `SetMode`. Behind the path
     /// lie seconds and nanoseconds of both, 8 bytes each; nanoseconds as in `utimensat(2)`.
-    SetTimes = 28, "utimens", twice {
+    SetTimes = 28, "utimens", twice, either, anywhere {
         file: u32 = File,
         path_len: u32 = Len,
         follow: bool = B,
     };
     /// Asks what may be done with a path: `mode` as in `access(2)`.
-    Access = 29, "access", twice {
+    Access = 29, "access", twice, names, anywhere {
         path_len: u32 = Len,
         /// `R_OK`, `W_OK`, `X_OK`.
         mode: u32 = First,
@@ -315,13 +385,13 @@ requests! {
     /// Puts eight words about the file system of a slot or a path, as `SetMode`, into the lane's
     /// buffer: block size, blocks, free blocks, blocks free to anybody, inodes, free inodes,
     /// longest name, type.
-    FileSystem = 30, "statfs", twice {
+    FileSystem = 30, "statfs", twice, either, anywhere {
         file: u32 = File,
         path_len: u32 = Len,
     };
     /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
     /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
-    Lock = 32, "lock", twice {
+    Lock = 32, "lock", twice, file, anywhere {
         file: u32 = File,
         /// Owner and kind of the lock.
         terms: u32 = Len,
@@ -331,7 +401,7 @@ requests! {
     };
     /// Looks for a lock that stands in the way of this one; completes with 0 when there is none, or
     /// with 1 and three words in the lane's buffer: its kind, its first byte, and its length.
-    FindLock = 33, "find_lock", twice {
+    FindLock = 33, "find_lock", twice, file, anywhere {
         file: u32 = File,
         /// Owner and kind of the lock.
         terms: u32 = Len,
@@ -340,7 +410,7 @@ requests! {
         len: u64 = B,
     };
     /// Drains, and changes which bytes of the file have space, as `fallocate(2)`.
-    Allocate = 35, "fallocate", twice {
+    Allocate = 35, "fallocate", twice, file, anywhere {
         file: u32 = File,
         /// `FALLOC_FL_*` bits.
         mode: u32 = Len,
@@ -349,14 +419,14 @@ requests! {
         len: u64 = B,
     };
     /// Makes the names in a folder durable.
-    SyncFolder = 36, "fsync_folder", twice {
+    SyncFolder = 36, "fsync_folder", twice, names, anywhere {
         path_len: u32 = Len,
     };
     /// Has the client make files in a folder by its bundle, and read those that are there: puts the
     /// folder's status into the lane's buffer, and behind it the first of the inode numbers that it
     /// may give, their count (0: it makes none), the epoch of folders for which this holds, and the
     /// key that names are hashed with.
-    Lease = 37, "lease", twice {
+    Lease = 37, "lease", twice, names, anywhere {
         path_len: u32 = Len,
         /// The session that asks; the daemon puts it in.
         session: u32 = A,
@@ -365,29 +435,29 @@ requests! {
     };
     /// Sends a descriptor over the control socket: the table of places, or one of the files that it
     /// names, to be read.
-    Share = 38, "share", once {
+    Share = 38, "share", once, session, here {
         /// 0: the table; else the file's number plus one.
         number: u32 = A,
     };
     /// Puts the path of a remote file, by which it can be opened in its folder's view, into the
     /// lane's buffer. Completes with the path's length.
-    Name = 39, "name", twice {
+    Name = 39, "name", twice, file, here {
         file: u32 = File,
     };
     /// Drains the file; completes with its size.
-    FindEnd = 40, "find_end", twice {
+    FindEnd = 40, "find_end", twice, file, here {
         /// Slot.
         file: u32 = File,
     };
     /// Drains the file; completes with the position of the first data from `at` on.
-    FindData = 41, "find_data", twice {
+    FindData = 41, "find_data", twice, file, anywhere {
         /// Slot.
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
     };
     /// Drains the file; completes with the position of the first hole from `at` on.
-    FindHole = 42, "find_hole", twice {
+    FindHole = 42, "find_hole", twice, file, anywhere {
         /// Slot.
         file: u32 = File,
         /// Bytes from the start.
@@ -395,7 +465,7 @@ requests! {
     };
     /// Says to a server of remote files, after a new connection, that all locks have been asked for
     /// again.
-    Reclaimed = 43, "reclaimed", once;
+    Reclaimed = 43, "reclaimed", once, session, anywhere;
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@ use core::time::Duration;
 
 use rustix::io::Errno;
 use shm::{
+    Epochs,
     bundle::{ALIGNMENT, Logs, Ring},
     copy::copy_in,
 };
 use wire::{Record, Uses};
 
 use super::Connection;
-use crate::clock::coarse_now;
+use crate::{arena::Arena, clock::coarse_now};
 
 /// Longer files are promoted, bytes.
 pub(crate) const LEN_MAX: u64 = 256 << 10;
@@ -38,9 +39,7 @@ static ZEROS: [u8; 15] = [0; 15];
 #[derive(Debug)]
 pub(crate) struct Bundle {
     pub(crate) leases: Leases,
-    logs: Option<Logs>,
-    /// The arena has no room for logs.
-    is_without: bool,
+    memory: Memory,
     /// Ends of what is written, and how far it may be written over.
     head: u64,
     data_head: u64,
@@ -55,8 +54,7 @@ impl Bundle {
     pub(crate) const fn new() -> Self {
         Self {
             leases: Leases::new(),
-            logs: None,
-            is_without: false,
+            memory: Memory::NotTaken,
             head: 0,
             data_head: 0,
             index_tail: 0,
@@ -68,24 +66,18 @@ impl Bundle {
 
     /// Has logs, and says where.
     pub(crate) fn begin(&mut self, connection: &Connection) -> Option<()> {
-        if self.logs.is_some() || self.is_without {
-            return self.logs.map(drop);
+        if let Memory::NotTaken = self.memory {
+            let mut arena = connection.arena.lock().ok()?;
+            self.memory = take_logs(&mut arena).map_or(Memory::Lacking, Memory::Logs);
+            if let Memory::Logs(logs) = self.memory {
+                connection.session.shared().bundle.place(logs);
+            }
         }
-        self.is_without = true;
-        let mut arena = connection.arena.lock().ok()?;
-        let data_len = DATA_LEN.min(arena.share(SHARE));
-        if data_len < DATA_LEN_MIN {
-            return None;
-        }
-        let index_at = arena.take(INDEX_LEN)?;
-        let Some(data_at) = arena.take(data_len) else {
-            arena.give(index_at, INDEX_LEN);
-            return None;
-        };
-        let logs = Logs { index_at, index_len: INDEX_LEN, data_at, data_len };
-        connection.session.shared().bundle.place(logs);
-        (self.logs, self.is_without) = (Some(logs), false);
-        Some(())
+        self.logs().map(drop)
+    }
+
+    const fn logs(&self) -> Option<Logs> {
+        if let Memory::Logs(logs) = self.memory { Some(logs) } else { None }
     }
 
     /// What the daemon owes, or finds out that it is gone.
@@ -123,7 +115,7 @@ impl Bundle {
     /// True if a record of `len` bytes and `data_len` bytes have room, with padding; `None`: there
     /// are no logs.
     pub(crate) fn has_room(&self, len: usize, data_len: u64) -> Option<bool> {
-        let logs = self.logs?;
+        let logs = self.logs()?;
         let index_len = self.head - self.index_tail + len as u64;
         let data_len = self.data_head - self.data_tail + data_len + ALIGNMENT;
         Some(index_len <= logs.index_len && data_len <= logs.data_len)
@@ -131,7 +123,7 @@ impl Bundle {
 
     /// Writes a record behind the others, for which there is room.
     pub(crate) fn push(&mut self, connection: &Connection, record: &Record<'_>) -> Option<()> {
-        let logs = self.logs?;
+        let logs = self.logs()?;
         let mut space = [0; Record::LEN_MAX];
         let bytes = record.encode(&mut space)?;
         put(connection, logs.index(), self.head, bytes)?;
@@ -146,7 +138,7 @@ impl Bundle {
         data: &[&[u8]],
         is_first: bool,
     ) -> Option<()> {
-        let logs = self.logs?;
+        let logs = self.logs()?;
         if is_first {
             // Zeros, since files that are neighbours are written as they lie.
             let aligned = self.data_head.next_multiple_of(ALIGNMENT);
@@ -154,16 +146,16 @@ impl Bundle {
             put(connection, logs.data(), self.data_head, padding)?;
             self.data_head = aligned;
         }
-        for piece in data {
-            put(connection, logs.data(), self.data_head, piece)?;
-            self.data_head += piece.len() as u64;
+        for buffer in data {
+            put(connection, logs.data(), self.data_head, buffer)?;
+            self.data_head += buffer.len() as u64;
         }
         Some(())
     }
 
     /// True if there is a lot to take in that the daemon was not told of, as far as is known.
     fn has_much(&self) -> bool {
-        let kick = self.logs.map_or(0, |logs| logs.data_len / KICK_PART);
+        let kick = self.logs().map_or(0, |logs| logs.data_len / KICK_PART);
         self.data_head - self.kicked.max(self.data_tail) >= kick
     }
 
@@ -185,12 +177,75 @@ impl Bundle {
     }
 }
 
+/// Memory of a bundle, which is taken from the arena once.
+#[derive(Clone, Copy, Debug)]
+enum Memory {
+    NotTaken,
+    /// The arena had no room for logs.
+    Lacking,
+    Logs(Logs),
+}
+
+fn take_logs(arena: &mut Arena) -> Option<Logs> {
+    let data_len = DATA_LEN.min(arena.share(SHARE));
+    if data_len < DATA_LEN_MIN {
+        return None;
+    }
+    let index_at = arena.take(INDEX_LEN)?;
+    let Some(data_at) = arena.take(data_len) else {
+        arena.give(index_at, INDEX_LEN);
+        return None;
+    };
+    Some(Logs { index_at, index_len: INDEX_LEN, data_at, data_len })
+}
+
 /// Leases of the folders in which files may be made.
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) all: [Lease; LEASES],
     /// The one to be forgotten next.
     pub(crate) next: usize,
+}
+
+/// Terms of a lease, as the daemon's last answer gave them. Any answer leads to any terms.
+///
+/// | terms | hold for | are asked for again |
+/// |---|---|---|
+/// | refused | nothing | when a folder changes: that is what may have had it refused |
+/// | missing | nothing | when a name changes: somebody may be about to make the folder |
+/// | reads | reads | when a folder changes |
+/// | makes | reads, and making files | when a folder changes |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Terms {
+    /// None since this epoch of folders.
+    Refused { folders: u64 },
+    /// There was no such folder at this epoch of names.
+    Missing { names: u64 },
+    /// Files may be read as long as this epoch of folders lasts,
+    Reads { folders: u64 },
+    /// and made.
+    Makes { folders: u64 },
+}
+
+impl Terms {
+    /// True if the daemon may answer otherwise by now.
+    pub(crate) const fn are_over(self, now: Epochs) -> bool {
+        match self {
+            Self::Missing { names } => names != now.names,
+            Self::Refused { folders } | Self::Reads { folders } | Self::Makes { folders } => {
+                folders != now.folders
+            }
+        }
+    }
+
+    /// True if files may be read now, or made if that `makes` one.
+    pub(crate) const fn hold(self, now: Epochs, makes: bool) -> bool {
+        match self {
+            Self::Refused { .. } | Self::Missing { .. } => false,
+            Self::Reads { folders } => !makes && folders == now.folders,
+            Self::Makes { folders } => folders == now.folders,
+        }
+    }
 }
 
 /// A folder in which files may be made as long as no folder changes.
@@ -205,13 +260,7 @@ pub(crate) struct Lease {
     /// The next number for a file of this folder, and the end of those that there are.
     pub(crate) number: u64,
     pub(crate) end: u64,
-    pub(crate) epoch: u64,
-    /// The daemon gives none.
-    pub(crate) is_refused: bool,
-    /// There was no such folder at this epoch of names.
-    pub(crate) missing: Option<u64>,
-    /// The daemon lets files be made there.
-    pub(crate) may_make: bool,
+    pub(crate) terms: Terms,
     /// Purpose of the lease, as asked for.
     pub(crate) uses: Uses,
     /// Open files that were made in it: as long as there are some it is not forgotten.
@@ -227,10 +276,7 @@ impl Lease {
         key: 0,
         number: 0,
         end: 0,
-        epoch: 0,
-        is_refused: false,
-        missing: None,
-        may_make: false,
+        terms: Terms::Refused { folders: 0 },
         uses: Uses { reads: false, makes: false },
         open_count: 0,
     };
@@ -278,4 +324,29 @@ fn put(connection: &Connection, ring: Ring, position: u64, bytes: &[u8]) -> Opti
         rest = behind;
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_hold_and_end_as_the_table_says() {
+        let then = Epochs { folders: 5, names: 9 };
+        let other_folder = Epochs { folders: 6, ..then };
+        let other_name = Epochs { names: 10, ..then };
+        for (terms, reads, makes, by_folder, by_name) in [
+            (Terms::Refused { folders: 5 }, false, false, true, false),
+            (Terms::Missing { names: 9 }, false, false, false, true),
+            (Terms::Reads { folders: 5 }, true, false, true, false),
+            (Terms::Makes { folders: 5 }, true, true, true, false),
+        ] {
+            assert!(!terms.are_over(then), "{terms:?}");
+            assert_eq!((terms.hold(then, false), terms.hold(then, true)), (reads, makes));
+            assert_eq!(terms.are_over(other_folder), by_folder, "{terms:?}");
+            assert_eq!(terms.are_over(other_name), by_name, "{terms:?}");
+            assert!(!terms.hold(other_folder, false) && !terms.hold(other_folder, true));
+            assert_eq!(terms.hold(other_name, true), makes, "{terms:?}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! duplicates of one that is opened here.
 
 use core::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -33,8 +33,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) struct Shares {
     /// To read the socket, and to keep another descriptor.
     turn: Lock<()>,
-    places: Once<PlacesView>,
-    has_no_places: AtomicBool,
+    /// The table of places; `None`: the daemon has none, or did not send it.
+    places: Once<Option<PlacesView>>,
     sources: [Once<Source>; SOURCES_MAX],
     /// The job's socket, opened only to be named: what placeholders are duplicates of.
     placeholder: Once<OwnNumber>,
@@ -54,7 +54,6 @@ impl Shares {
         Self {
             turn: Lock::new(()),
             places: Once::new(),
-            has_no_places: AtomicBool::new(false),
             sources: [const { Once::new() }; SOURCES_MAX],
             placeholder: Once::new(),
             looked_at: AtomicU64::new(0),
@@ -84,24 +83,16 @@ impl Connection {
 
     /// The table of places.
     pub(crate) fn places(&self) -> Option<&PlacesShared> {
-        let shares = &self.shares;
-        if let Some(places) = shares.places.get() {
-            return Some(places.shared());
+        let places = &self.shares.places;
+        if places.get().is_none() {
+            let sent = self.descriptor(Request::Share { number: 0 });
+            let view = sent.ok().and_then(Result::ok).and_then(|fd| PlacesView::open(fd).ok());
+            // Else another thread has asked, too.
+            match places.set(view) {
+                Ok(_) | Err(_) => {}
+            }
         }
-        if shares.has_no_places.load(Ordering::Relaxed) {
-            return None;
-        }
-        let sent = self.descriptor(Request::Share { number: 0 });
-        let view = sent.ok().and_then(Result::ok).and_then(|fd| PlacesView::open(fd).ok());
-        let Some(view) = view else {
-            shares.has_no_places.store(true, Ordering::Relaxed);
-            return None;
-        };
-        match shares.places.set(view) {
-            Ok(places) => Some(places.shared()),
-            // Another thread has it.
-            Err(_) => shares.places.get().map(PlacesView::shared),
-        }
+        places.get()?.as_ref().map(PlacesView::shared)
     }
 
     /// A physical file, got from the daemon if need be.

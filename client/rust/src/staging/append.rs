@@ -12,7 +12,7 @@ use shm::{
     copy::{self, copy_out},
     staging::{APPEND, Run, doubt},
 };
-use wire::PIECE_LEN_MAX;
+use wire::TRANSFER_LEN_MAX;
 
 use super::{Failure, grow_to, make_room, place, tell};
 use crate::{file::OpenFile, log::Log, proc::link_of, slot::Link};
@@ -23,7 +23,7 @@ const _: () = assert!(WHOLE_MAX.is_power_of_two(), "a log grows to hold a whole 
 
 /// Most bytes appended by one call that stay together.
 pub(crate) const fn whole_max(file: &OpenFile) -> u64 {
-    if file.state.is_remote() { PIECE_LEN_MAX as u64 } else { WHOLE_MAX }
+    if file.state.is_remote() { TRANSFER_LEN_MAX as u64 } else { WHOLE_MAX }
 }
 
 /// Accepts all of `data`, to be appended, at once. Returns whether it did: else it has more than
@@ -35,7 +35,7 @@ pub(crate) fn accept(
     data: &[&[u8]],
     whole_max: u64,
 ) -> Result<bool, Failure> {
-    let len = data.iter().map(|piece| piece.len() as u64).sum::<u64>();
+    let len = data.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
     if len > whole_max {
         return Ok(false);
     }
@@ -52,8 +52,8 @@ pub(crate) fn accept(
         make_room(link, log, fd)?;
     };
     let mut position = range.start;
-    for piece in data {
-        let mut rest: &[u8] = piece;
+    for buffer in data {
+        let mut rest: &[u8] = buffer;
         while !rest.is_empty() {
             let Some(target) = place(link, log, position, rest.len() as u64) else {
                 return Ok(false);
@@ -76,14 +76,14 @@ pub(crate) fn accept(
 pub(crate) fn write(
     link: Link,
     position: u64,
-    pieces: [&[AtomicU8]; 2],
+    parts: [&[AtomicU8]; 2],
     fd: BorrowedFd<'_>,
 ) -> io::Result<u64> {
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
     // An append moves it to its end; a file that is short of a byte is not appended to by nothing.
     fs::seek(fd, SeekFrom::Start(0))?;
     link.shared.write_begins(position, size);
-    let written = copy::write(fd, pieces)? as u64;
+    let written = copy::write(fd, parts)? as u64;
     let end = fs::seek(fd, SeekFrom::Current(0))?;
     link.shared.write_begins(position, end.saturating_sub(written));
     Ok(written)

@@ -39,7 +39,7 @@ pub(crate) fn drain(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(),
 }
 
 /// As [`drain`], of a full log: leaves in it what is behind the last multiple of its length in the
-/// file, so that what follows is written in aligned pieces. The kernel has larger folios for these.
+/// file, so that what follows is written in aligned parts. The kernel has larger folios for these.
 pub(crate) fn drain_full(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     drain_as(link, log, fd, false)
 }
@@ -142,14 +142,14 @@ fn write_oldest(
     let first = place(link, log, run.start, run.len).ok_or(Errno::FAULT)?;
     let second = place(link, log, run.start + first.len() as u64, run.len - first.len() as u64);
     debug_assert!(first.len() as u64 <= run.len, "a run is cut where the log ends");
-    let pieces = [first, second.ok_or(Errno::FAULT)?];
+    let parts = [first, second.ok_or(Errno::FAULT)?];
     let began = now();
     let written = if run.file_at == APPEND {
-        append::write(link, run.start, pieces, fd)?
+        append::write(link, run.start, parts, fd)?
     } else {
         fs::seek(fd, SeekFrom::Start(run.file_at))?;
         link.shared.write_begins(run.start, 0);
-        copy::write(fd, pieces)? as u64
+        copy::write(fd, parts)? as u64
     };
     log.took(link, written, now().saturating_sub(began));
     Ok(written)

@@ -164,7 +164,7 @@ fn predicates_follow_from_the_state() {
     );
     assert_eq!(named(State::is_delegated), STATES[4..=6]);
     assert_eq!(
-        named(|state| state.left().is_some()),
+        named(|state| state.refusal().is_some()),
         ["unfit", "delegated + unfit", "detached", "lost"]
     );
     assert_eq!(named(State::is_over), ["detached", "closed", "lost"]);

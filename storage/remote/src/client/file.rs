@@ -13,7 +13,7 @@ use storage::{
     verdict::errno,
 };
 use uring::{Buffer, Buffers};
-use wire::{FileSystem, FoundLock, PIECE_LEN_MAX, Request, Status};
+use wire::{FileSystem, FoundLock, Request, Status, TRANSFER_LEN_MAX};
 
 use super::requests::{Client, Network};
 
@@ -112,29 +112,28 @@ impl<N: Network> RemoteFile<N> {
         if found == 0 { Ok(None) } else { Ok(Some(FoundLock::decode(&bytes).ok_or(Errno::IO)?)) }
     }
 
-    /// Reads until `into` is full or the file ends, in pieces that are under way together.
+    /// Reads until `into` is full or the file ends, in parts that are under way together.
     ///
     /// # Errors
     ///
     /// The file's; `EIO`: the server is lost.
     pub async fn read(&self, at: u64, into: &Buffers) -> io::Result<usize> {
-        if let Some(piece) = sole_piece(into) {
-            return self.read_piece(at, piece).await;
+        if let Some(part) = sole_part(into) {
+            return self.read_part(at, part).await;
         }
-        let reads = pieces(into, at).map(|(at, piece)| async move {
-            Ok((self.read_piece(at, &piece).await?, piece.len()))
-        });
+        let reads = parts(into, at)
+            .map(|(at, part)| async move { Ok((self.read_part(at, &part).await?, part.len())) });
         contiguous(together(reads).await)
     }
 
-    async fn read_piece(&self, at: u64, piece: &Buffer) -> io::Result<usize> {
-        let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
+    async fn read_part(&self, at: u64, part: &Buffer) -> io::Result<usize> {
+        let len = u32::try_from(part.len()).map_err(|_| Errno::INVAL)?;
         let request = Request::Read { file: self.handle, at, len, arena_at: 0 };
-        let read = self.client.transfer(request, piece.clone(), false).await;
+        let read = self.client.transfer(request, part.clone(), false).await;
         read.map_err(|error| self.stale(error))
     }
 
-    /// Writes all of `from`, in pieces that are under way together; to the end of a file that was
+    /// Writes all of `from`, in parts that are under way together; to the end of a file that was
     /// opened to append, one after the other, for others append to it, too.
     ///
     /// # Errors
@@ -143,9 +142,9 @@ impl<N: Network> RemoteFile<N> {
     pub async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
         self.is_used.set(true);
         if self.appends {
-            let (mut written, from) = (Vec::new(), in_one_piece(from));
-            for (_, piece) in pieces(&from, 0) {
-                let (len, wanted) = (self.write_piece(0, &piece).await, piece.len());
+            let (mut written, from) = (Vec::new(), gathered(from));
+            for (_, part) in parts(&from, 0) {
+                let (len, wanted) = (self.write_part(0, &part).await, part.len());
                 let is_whole = len.as_ref().is_ok_and(|len| *len == wanted);
                 if len.as_ref().is_err_and(|error| errno(error) == Errno::IO) {
                     return len; // It may be there: whoever wrote the rest might append it twice.
@@ -157,19 +156,18 @@ impl<N: Network> RemoteFile<N> {
             }
             return contiguous(written);
         }
-        if let Some(piece) = sole_piece(from) {
-            return self.write_piece(at, piece).await;
+        if let Some(part) = sole_part(from) {
+            return self.write_part(at, part).await;
         }
-        let writes = pieces(from, at).map(|(at, piece)| async move {
-            Ok((self.write_piece(at, &piece).await?, piece.len()))
-        });
+        let writes = parts(from, at)
+            .map(|(at, part)| async move { Ok((self.write_part(at, &part).await?, part.len())) });
         contiguous(together(writes).await)
     }
 
-    async fn write_piece(&self, at: u64, piece: &Buffer) -> io::Result<usize> {
-        let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
+    async fn write_part(&self, at: u64, part: &Buffer) -> io::Result<usize> {
+        let len = u32::try_from(part.len()).map_err(|_| Errno::INVAL)?;
         let request = Request::Write { file: self.handle, at, len, arena_at: 0 };
-        let written = self.client.transfer(request, piece.clone(), self.appends).await;
+        let written = self.client.transfer(request, part.clone(), self.appends).await;
         written.map_err(|error| self.stale(error))
     }
 
@@ -287,17 +285,17 @@ fn marked(status: Status) -> Status {
     Status { device: device_of(status.device), ..status }
 }
 
-/// The only piece of a short transfer.
-fn sole_piece(buffers: &Buffers) -> Option<&Buffer> {
+/// The only part of a short transfer.
+fn sole_part(buffers: &Buffers) -> Option<&Buffer> {
     match buffers.as_slice() {
-        [one] if one.len() <= PIECE_LEN_MAX => Some(one),
+        [one] if one.len() <= TRANSFER_LEN_MAX => Some(one),
         _ => None,
     }
 }
 
 /// The bytes of a short transfer in one buffer, so that one request moves them.
-fn in_one_piece(buffers: &Buffers) -> Buffers {
-    if buffers.as_slice().len() == 1 || buffers.len() > PIECE_LEN_MAX {
+fn gathered(buffers: &Buffers) -> Buffers {
+    if buffers.as_slice().len() == 1 || buffers.len() > TRANSFER_LEN_MAX {
         return buffers.clone();
     }
     let mut bytes = Vec::with_capacity(buffers.len());
@@ -305,24 +303,24 @@ fn in_one_piece(buffers: &Buffers) -> Buffers {
     Buffer::from(bytes).into()
 }
 
-/// The pieces of a transfer, with their places in the file.
-fn pieces(buffers: &Buffers, at: u64) -> impl Iterator<Item = (u64, Buffer)> + use<> {
+/// The parts of a transfer, with their places in the file.
+fn parts(buffers: &Buffers, at: u64) -> impl Iterator<Item = (u64, Buffer)> + use<> {
     let mut at = at;
-    let mut pieces = Vec::new();
+    let mut parts = Vec::new();
     for buffer in buffers.as_slice() {
         let mut rest = buffer.clone();
         while !rest.is_empty() {
-            let piece = rest.prefix(PIECE_LEN_MAX);
-            rest = rest.suffix(piece.len());
-            let len = piece.len() as u64;
-            pieces.push((at, piece));
+            let part = rest.prefix(TRANSFER_LEN_MAX);
+            rest = rest.suffix(part.len());
+            let len = part.len() as u64;
+            parts.push((at, part));
             at = at.saturating_add(len);
         }
     }
-    pieces.into_iter()
+    parts.into_iter()
 }
 
-/// Bytes moved up to the first piece that was not moved whole, of those that came to anything.
+/// Bytes moved up to the first part that was not moved whole, of those that came to anything.
 fn contiguous(results: Vec<io::Result<(usize, usize)>>) -> io::Result<usize> {
     let mut done = 0;
     for result in results {

@@ -10,7 +10,7 @@ use storage::Locking;
 use wire::SESSION_LEN;
 
 use crate::server::{
-    decode::Job,
+    received::Received,
     service::{Answer, Service, Session},
 };
 
@@ -57,7 +57,7 @@ pub(crate) struct Neighbour<S: Locking> {
 
 impl<S: Locking> Neighbour<S> {
     /// Has the server execute a request; `answer` gets what it has come to.
-    pub(super) fn ask(&self, job: Job, answer: impl FnOnce(u64, Answer) + 'static) {
-        self.service.start(&self.session, job, answer);
+    pub(super) fn ask(&self, received: Received, answer: impl FnOnce(u64, Answer) + 'static) {
+        self.service.start(&self.session, received, answer);
     }
 }

@@ -240,7 +240,7 @@ impl<N: Network> Client<N> {
             Some(neighbour) => {
                 drop(state);
                 let (client, asked) = (Rc::clone(self), Rc::clone(&pending));
-                neighbour.ask(pending.job(id), move |_, answer| {
+                neighbour.ask(pending.received(id), move |_, answer| {
                     let (value, payload) = match answer {
                         Ok((value, payload)) => (verdict::value(Ok(value)), payload),
                         Err(why) => (verdict::value(Err(why)), Vec::new()),
@@ -367,7 +367,7 @@ impl<N: Network> Client<N> {
         if root.is_some_and(|root| root != welcome.root) {
             return Err(refused(
                 "the server has another root than this job began in; start `kakehi serve` with \
-                 the --root that it had, and then the job again",
+                 the --root that it had, and then the received again",
             ));
         }
         let boot = self.boot.replace(Some(welcome.boot));

@@ -28,13 +28,13 @@ use std::{
 use executor::{Class, Notify, first};
 use storage::{Locking, verdict::value};
 use uring::{Buffer, Listener};
-use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN};
+use wire::{Frame, INLINE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN, TRANSFER_LEN_MAX};
 
 use super::{
     boot::Boot,
-    decode::Job,
-    places::{Place, Places},
-    service::{SESSIONS_MAX, Service, Session},
+    limit::{Admitted, ConnectionLimit},
+    received::Received,
+    service::{CLIENTS_MAX, Service, Session},
     traffic::Traffic,
 };
 use crate::{
@@ -53,9 +53,9 @@ use crate::{
 pub(crate) const BUFFERS: u32 = 48;
 /// Bytes that a client, or the replies to it, may have in flight by these bounds.
 pub(crate) const WINDOW_LEN: usize =
-    REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * PIECE_LEN_MAX;
+    REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * TRANSFER_LEN_MAX;
 /// Connections at a time that have greeted: as many as sessions.
-const CONNECTIONS_MAX: usize = SESSIONS_MAX;
+const CONNECTIONS_MAX: usize = CLIENTS_MAX;
 /// Connections at a time that are greeting.
 pub(crate) const GREETING_COUNT_MAX: usize = 256;
 /// Larger requests that the server has at a time: one of every client, all that a client has been
@@ -77,10 +77,10 @@ pub struct Server<S: Locking> {
     pub(crate) key: Key,
     boot: Boot,
     /// The right to be served.
-    connections: Places,
+    connections: ConnectionLimit,
     /// Held by each connection that is served, for those on other threads who count them.
     traffic: Arc<Traffic>,
-    greetings: Places,
+    greetings: ConnectionLimit,
     /// For saying that somebody is refused.
     refusals: Throttle,
     /// Of those that are greeting.
@@ -91,8 +91,8 @@ pub struct Server<S: Locking> {
 impl<S: Locking> Server<S> {
     /// A server on the machine that `boot` was started on.
     pub fn new(service: Rc<Service<S>>, key: Key, boot: Boot) -> Rc<Self> {
-        let connections = Places::new(CONNECTIONS_MAX, IDLE_MIN);
-        let greetings = Places::new(GREETING_COUNT_MAX, Duration::ZERO);
+        let connections = ConnectionLimit::new(CONNECTIONS_MAX, IDLE_MIN);
+        let greetings = ConnectionLimit::new(GREETING_COUNT_MAX, Duration::ZERO);
         let (lobby, refusals) = (Room::new(GREETING_COUNT_MAX), Throttle::default());
         let room = Room::in_turns(ROOM, &service.handle);
         let traffic = Arc::default();
@@ -144,7 +144,7 @@ impl<S: Locking> Server<S> {
     async fn serve<R: Receive>(&self, mut inbox: Inbox<R>, outbox: &Outbox) -> io::Result<()> {
         let name =
             self.greet(&mut inbox, outbox).await.inspect_err(|why| self.tell_refused(why))?;
-        let place = self.connections.take(self.service.handle.now());
+        let place = self.connections.admit(self.service.handle.now());
         let full = || refused("as many are connected as may be");
         let place = place.ok_or_else(full).inspect_err(|why| self.tell_refused(why))?;
         let root = self.service.shelf.root();
@@ -202,7 +202,7 @@ impl<S: Locking> Server<S> {
         outbox: &Outbox,
     ) -> io::Result<[u8; SESSION_LEN]> {
         let handle = &self.service.handle;
-        let place = self.greetings.take(handle.now());
+        let place = self.greetings.admit(handle.now());
         let place = place.ok_or(io::ErrorKind::ConnectionAborted)?;
         let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
         let too_many = async {
@@ -230,7 +230,7 @@ struct Connection<'a, S: Locking> {
     room: &'a Room,
     credits: Rc<Credits>,
     /// The place that it has, for as long as it is heard of.
-    heard: &'a Place<'a>,
+    heard: &'a Admitted<'a>,
 }
 
 impl<S: Locking> Connection<'_, S> {
@@ -257,8 +257,8 @@ impl<S: Locking> Connection<'_, S> {
                         // It is sent again; executed late, it could undo what came after that.
                         return Err(io::ErrorKind::ConnectionAborted.into());
                     }
-                    let job = Job { id, record, request, payload, data };
-                    self.take(job, credit, inbox.take_share());
+                    let received = Received { id, record, request, payload, data };
+                    self.take(received, credit, inbox.take_share());
                 }
                 Some(Frame::Ping) => self.outbox.owe_pong(),
                 Some(Frame::Goodbye) => {
@@ -304,11 +304,11 @@ impl<S: Locking> Connection<'_, S> {
         Ok(credit)
     }
 
-    fn take(&self, job: Job, credit: Credit, share: Option<executor::Credit>) {
+    fn take(&self, received: Received, credit: Credit, share: Option<executor::Credit>) {
         let (outbox, session, number) = (self.outbox.clone(), Rc::clone(self.session), self.number);
-        let read = matches!(job.request, Request::Read { .. }).then(|| job.data.clone());
-        let (traffic, request) = (Arc::clone(&self.server.traffic), job.request);
-        self.server.service.start(self.session, job, move |id, answer| {
+        let read = matches!(received.request, Request::Read { .. }).then(|| received.data.clone());
+        let (traffic, request) = (Arc::clone(&self.server.traffic), received.request);
+        self.server.service.start(self.session, received, move |id, answer| {
             drop((credit, share));
             traffic.add(&request, answer.as_ref().map_or(0, |(value, _)| *value));
             if session.connection.get() != number {

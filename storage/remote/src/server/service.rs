@@ -32,17 +32,17 @@ use self::answered::Answered;
 use super::{
     connections::BUFFERS,
     deadlock::Waits,
-    decode::{Asked, Job},
     doubts::Doubts,
     effects::Effect,
     grace::Grace,
     ledger::{Ledger, Record, Shelf},
     locks::{Locks, Unlocks},
+    received::{Asked, Received},
 };
 use crate::{line::channel::bytes_of, throttle::Throttle};
 
 /// Sessions that a server has at a time, on a connection or waiting for one.
-pub(crate) const SESSIONS_MAX: usize = 1024;
+pub(crate) const CLIENTS_MAX: usize = 1024;
 /// Between two times that the ledgers of live sessions are made to look young, and others removed.
 const RENEWAL: Duration = Duration::from_secs(60 * 60);
 /// How long a session without a connection keeps its files. One that comes back later has them
@@ -120,14 +120,14 @@ impl<S: Locking> Open<S> {
     }
 
     /// Returns the effect of a request on a file that must not happen twice.
-    fn effect(&self, job: &Job) -> Option<Effect<S::File>> {
+    fn effect(&self, received: &Received) -> Option<Effect<S::File>> {
         let file = || self.file.clone();
-        match job.request {
+        match received.request {
             Request::Write { .. } if self.appends => {
-                let data = bytes_of(&job.data).into();
+                let data = bytes_of(&received.data).into();
                 Some(Effect::Append { file: file(), identity: self.identity, data })
             }
-            Request::Allocate { mode, at, len, .. } if job.request.shifts() => {
+            Request::Allocate { mode, at, len, .. } if received.request.shifts() => {
                 Some(Effect::Shift { file: file(), mode, at, len })
             }
             Request::Truncate { len, .. } => Some(Effect::Truncate { file: file(), len }),
@@ -204,7 +204,7 @@ impl<S: Locking> Service<S> {
         let is_known = known.as_ref().is_some_and(|session| session.has_asked.get());
         let session = match known {
             Some(session) => session,
-            None if self.session_count() >= SESSIONS_MAX && !self.make_room() => {
+            None if self.session_count() >= CLIENTS_MAX && !self.make_room() => {
                 return Err(io::Error::other("all sessions are connected or hold locks"));
             }
             None => {
@@ -319,16 +319,16 @@ impl<S: Locking> Service<S> {
     pub(crate) fn start(
         self: &Rc<Self>,
         session: &Rc<Session<S>>,
-        job: Job,
+        received: Received,
         answer: impl FnOnce(u64, Answer) + 'static,
     ) {
         session.has_asked.set(true);
-        let number = Answered::number(&job);
+        let number = Answered::number(&received);
         if let Some(known) = number.and_then(|number| session.answered.again(number)) {
-            return answer(job.id, known);
+            return answer(received.id, known);
         }
         session.busy.set(session.busy.get() + 1);
-        let (is_short, is_long) = match job.request {
+        let (is_short, is_long) = match received.request {
             Request::Read { len, .. } | Request::Write { len, .. } => {
                 (len <= SHORT_LEN, len > SHORT_LEN)
             }
@@ -336,9 +336,9 @@ impl<S: Locking> Service<S> {
         };
         let (service, session) = (Rc::clone(self), Rc::clone(session));
         let task = async move {
-            let id = job.id;
+            let id = received.id;
             let served = if is_long { Some(session.halves.serve(1).await) } else { None };
-            let done = service.execute(&session, job).await;
+            let done = service.execute(&session, received).await;
             drop(served);
             if let Some(number) = number {
                 session.answered.keep(number, &done);
@@ -354,24 +354,24 @@ impl<S: Locking> Service<S> {
         }
     }
 
-    async fn execute(&self, session: &Session<S>, job: Job) -> Answer {
-        match job.asked()? {
+    async fn execute(&self, session: &Session<S>, received: Received) -> Answer {
+        match received.asked()? {
             Asked::OnFile(handle) => {
                 let open = session.file(handle)?;
-                match open.effect(&job) {
-                    Some(effect) => self.once(session, &job, effect).await,
-                    None => self.on_file(&open, &job).await.map_err(errno),
+                match open.effect(&received) {
+                    Some(effect) => self.once(session, &received, effect).await,
+                    None => self.on_file(&open, &received).await.map_err(errno),
                 }
             }
             Asked::Open(handle, call) if call.is_once() => {
-                self.once(session, &job, Effect::Open(handle, call)).await
+                self.once(session, &received, Effect::Open(handle, call)).await
             }
             Asked::Open(handle, call) => self.open(session, handle, call).await,
             Asked::Close(handle) => self.close(session, handle).await,
             Asked::Lock(handle, call) => self.lock(session, handle, call).await,
             Asked::FindLock(handle, call) => self.find_lock(session, handle, call).await,
             Asked::Name(call) if call.is_once() => {
-                self.once(session, &job, Effect::Name(call)).await
+                self.once(session, &received, Effect::Name(call)).await
             }
             Asked::Name(call) => self.name(call).await,
             Asked::Reclaimed => {
@@ -386,24 +386,22 @@ impl<S: Locking> Service<S> {
         Ok((answer.value, answer.bytes))
     }
 
-    async fn on_file(&self, open: &Open<S>, job: &Job) -> io::Result<(u64, Vec<u8>)> {
+    async fn on_file(&self, open: &Open<S>, received: &Received) -> io::Result<(u64, Vec<u8>)> {
         let (storage, file) = (&self.storage, &open.file);
-        match job.request {
+        let seek = async |to| Ok((storage.seek(file, to).await?, Vec::new()));
+        match received.request {
             Request::Read { at, .. } => {
-                return Ok((storage.read(file, at, job.data.clone()).await? as u64, Vec::new()));
+                return Ok((
+                    storage.read(file, at, received.data.clone()).await? as u64,
+                    Vec::new(),
+                ));
             }
-            Request::Write { at, .. } => return self.write(open, at, &job.data).await,
+            Request::Write { at, .. } => return self.write(open, at, &received.data).await,
             Request::Sync { .. } => storage.sync(file, false).await?,
             Request::Datasync { .. } => storage.sync(file, true).await?,
-            Request::SetPosition { at, .. } => {
-                return Ok((storage.seek(file, SeekFrom::Start(at)).await?, Vec::new()));
-            }
-            Request::FindData { at, .. } => {
-                return Ok((storage.seek(file, SeekFrom::Data(at)).await?, Vec::new()));
-            }
-            Request::FindHole { at, .. } => {
-                return Ok((storage.seek(file, SeekFrom::Hole(at)).await?, Vec::new()));
-            }
+            Request::SetPosition { at, .. } => return seek(SeekFrom::Start(at)).await,
+            Request::FindData { at, .. } => return seek(SeekFrom::Data(at)).await,
+            Request::FindHole { at, .. } => return seek(SeekFrom::Hole(at)).await,
             Request::FileStat { .. } => {
                 return Ok((0, storage.status(file).await?.encode().to_vec()));
             }
@@ -415,7 +413,9 @@ impl<S: Locking> Service<S> {
                 storage.allocate(file, mode, at, len).await?
             }
             Request::SetMode { .. } | Request::SetOwner { .. } | Request::SetTimes { .. } => {
-                storage.set(file, Attributes::decode(&job.request, &job.payload)?).await?;
+                storage
+                    .set(file, Attributes::decode(&received.request, &received.payload)?)
+                    .await?;
             }
             _ => return Err(Errno::NOSYS.into()),
         }

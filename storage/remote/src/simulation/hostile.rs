@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 use shm::copy::copy_in;
 use uring::{Heap, Inlet as _};
 use wire::{
-    Frame, HEADER_LEN, INLINE_LEN_MAX, PIECE_LEN_MAX, PathPair, Request, SESSION_LEN, reseal,
+    Frame, HEADER_LEN, INLINE_LEN_MAX, PathPair, Request, SESSION_LEN, TRANSFER_LEN_MAX, reseal,
 };
 
 use super::{SimNetwork, TIME_MAX, World, disk::SimDisk, network::End};
@@ -22,7 +22,7 @@ use crate::{
     },
     server::{
         connections::{BUFFERS, GREETING_COUNT_MAX, IDLE_MIN},
-        service::{KEEP, SESSIONS_MAX},
+        service::{CLIENTS_MAX, KEEP},
     },
 };
 
@@ -64,7 +64,7 @@ fn client_without_credit_is_cut_off() {
 
 #[test]
 fn half_of_the_long_transfers_that_are_granted_are_executed_at_a_time() {
-    for (len, at_a_time) in [(PIECE_LEN_MAX, BUFFERS / 2), (INLINE_LEN_MAX, BUFFERS)] {
+    for (len, at_a_time) in [(TRANSFER_LEN_MAX, BUFFERS / 2), (INLINE_LEN_MAX, BUFFERS)] {
         let mut world = World::new(7);
         world.start_server();
         let (network, key) = (world.network.clone(), world.key.clone());
@@ -105,7 +105,7 @@ fn strangers_that_do_not_greet_take_no_room_of_clients() {
     let mut world = World::new(7);
     world.start_server();
     let (network, key) = (world.network.clone(), world.key.clone());
-    let len = u32::try_from(PIECE_LEN_MAX).expect("a short length");
+    let len = u32::try_from(TRANSFER_LEN_MAX).expect("a short length");
     let read = Request::Read { file: 1, at: 0, len, arena_at: 0 };
     let rounds = [vec![(open(), &b"/x"[..])], vec![(read, b""); BUFFERS as usize]];
     let read = world.outcome_of(async move {
@@ -142,7 +142,7 @@ fn sessions_of_clients_that_are_gone_keep_nobody_out() {
     let (network, key) = (world.network.clone(), world.key.clone());
     let began = world.clock.now();
     let entered = world.outcome_of(async move {
-        for number in 0..2 * SESSIONS_MAX {
+        for number in 0..2 * CLIENTS_MAX {
             enter(&network, &key, number).await?;
         }
         io::Result::Ok(())
@@ -150,7 +150,7 @@ fn sessions_of_clients_that_are_gone_keep_nobody_out() {
     entered.expect("each finds room");
     assert!(world.clock.now() < began + KEEP, "some have gone by themselves");
     let server = world.network.server().expect("started");
-    assert!(server.service.session_count() <= SESSIONS_MAX);
+    assert!(server.service.session_count() <= CLIENTS_MAX);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn connections_that_are_silent_give_way_where_all_places_are_taken() {
     let (network, key) = (world.network.clone(), world.key.clone());
     let mut all = world.outcome_of(async move {
         let mut all = Vec::new();
-        for number in 0..SESSIONS_MAX {
+        for number in 0..CLIENTS_MAX {
             all.push(enter(&network, &key, number).await.expect("a place"));
         }
         all
@@ -169,10 +169,10 @@ fn connections_that_are_silent_give_way_where_all_places_are_taken() {
         let (network, key) = (world.network.clone(), world.key.clone());
         world.outcome_of(async move { enter(&network, &key, number).await })
     };
-    assert!(enter_now(&mut world, SESSIONS_MAX).is_err(), "all were heard of just now");
+    assert!(enter_now(&mut world, CLIENTS_MAX).is_err(), "all were heard of just now");
     world.clock.0.advance(IDLE_MIN);
     // It may have to try twice: whoever gives way goes only then.
-    let entered = (0..2).find_map(|_| enter_now(&mut world, SESSIONS_MAX).ok());
+    let entered = (0..2).find_map(|_| enter_now(&mut world, CLIENTS_MAX).ok());
     assert!(entered.is_some(), "1,024 silent ones lock the server");
     let is_cut = |(inbox, _): &mut (Inbox<End>, End)| {
         let received = inbox.receiver().receive_now(&Heap::buffer(1).into());

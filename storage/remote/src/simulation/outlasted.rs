@@ -37,9 +37,9 @@ impl World {
         let session = Rc::clone(&entered.expect("room").0.session);
         let (data, payload) = (buffers(payload), Rc::from(payload));
         let told = Rc::new(Cell::new(None));
-        let job = Job { id, record: None, request, payload, data };
+        let received = Received { id, record: None, request, payload, data };
         let tells = Rc::clone(&told);
-        service.start(&session, job, move |_, answer: Answer| tells.set(Some(answer)));
+        service.start(&session, received, move |_, answer: Answer| tells.set(Some(answer)));
         (0..200).for_each(|_| self.turn());
         told.take().expect("answered").map(|(value, _)| value)
     }
@@ -257,9 +257,9 @@ fn what_has_happened_is_told_though_its_record_cannot_be_written() {
         let request = Request::MakeDir { path_len: 7, mode: 0o700 };
         let (payload, data) = (Rc::from(&path[..]), Heap::buffer(0));
         // As one that is sent again because its answer was lost.
-        let job = Job { id: 5, record: Some(0), request, payload, data: data.into() };
+        let received = Received { id: 5, record: Some(0), request, payload, data: data.into() };
         let told = Rc::clone(&answers);
-        service.start(&session, job, move |_, answer| told.borrow_mut().push(answer));
+        service.start(&session, received, move |_, answer| told.borrow_mut().push(answer));
         (0..50).for_each(|_| world.turn());
     }
     assert_eq!(*answers.borrow(), [Ok((0, Vec::new())), Ok((0, Vec::new()))]);

@@ -7,9 +7,9 @@ use crate::{
     words::{narrow, signed, unsigned},
 };
 
-/// Place of a field in an entry.
+/// EntryPart of a field in an entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum EntryPart {
     File,
     Len,
     A,
@@ -92,21 +92,21 @@ impl Field for PathPair {
 
 impl Entry {
     /// Sets a field that is zero.
-    pub(super) const fn put(&mut self, place: Place, word: u64) {
+    pub(super) const fn put(&mut self, place: EntryPart, word: u64) {
         let (shift, mask) = place.bits();
         debug_assert!(word & !mask == 0, "a half has 32 bits");
         let [_, lens, a, b, ..] = &mut self.0;
         *place.of(lens, a, b) |= word << shift;
     }
 
-    pub(super) const fn get(&self, place: Place) -> u64 {
+    pub(super) const fn get(&self, place: EntryPart) -> u64 {
         let (shift, mask) = place.bits();
         let [_, mut lens, mut a, mut b, ..] = self.0;
         *place.of(&mut lens, &mut a, &mut b) >> shift & mask
     }
 }
 
-impl Place {
+impl EntryPart {
     /// The lowest bit in its word, and the bits that it has.
     const fn bits(self) -> (u32, u64) {
         const HALF: u64 = u32::MAX as u64;

@@ -14,7 +14,7 @@ use wire::{Request, Status};
 
 use crate::{
     client::{held::Held, opened::Opened},
-    server::{decode::Job, ledger::RECORDS},
+    server::{ledger::RECORDS, received::Received},
 };
 
 pub(super) struct State {
@@ -48,10 +48,10 @@ pub(super) struct Pending {
 
 impl Pending {
     /// The request as its server takes it, which is told no bytes that are here already.
-    pub(super) fn job(&self, id: u64) -> Job {
+    pub(super) fn received(&self, id: u64) -> Received {
         let data = self.data.clone().unwrap_or_else(|| Vec::new().into());
         let (request, record, payload) = (self.request, self.record, Rc::from(&*self.payload));
-        Job { id, record, request, payload, data: data.into() }
+        Received { id, record, request, payload, data: data.into() }
     }
 }
 

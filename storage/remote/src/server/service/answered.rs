@@ -15,7 +15,7 @@ use storage::verdict::{value, verdict};
 use wire::Request;
 
 use super::Answer;
-use crate::{line::REQUESTS, server::decode::Job};
+use crate::{line::REQUESTS, server::received::Received};
 
 /// Numbers of requests and the values of their answers, the last one given at the end.
 #[derive(Default)]
@@ -23,17 +23,17 @@ pub(super) struct Answered(RefCell<VecDeque<(u64, u64)>>);
 
 impl Answered {
     /// The number of a request by which its answer is kept, if it is to be.
-    pub(super) fn number(job: &Job) -> Option<u64> {
+    pub(super) fn number(received: &Received) -> Option<u64> {
         let is_kept = matches!(
-            job.request,
+            received.request,
             Request::Sync { .. }
                 | Request::Datasync { .. }
                 | Request::Lock { .. }
                 | Request::Close { .. }
         );
-        let is_kept = is_kept || job.request.changes();
+        let is_kept = is_kept || received.request.changes();
         // What is asked before all others has no number of its own.
-        Some(job.id).filter(|id| is_kept && *id > 0 && job.record.is_none())
+        Some(received.id).filter(|id| is_kept && *id > 0 && received.record.is_none())
     }
 
     /// The answer that was given, if it was.

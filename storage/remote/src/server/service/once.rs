@@ -14,9 +14,9 @@ use uring::Heap;
 
 use super::{Answer, Service, Session, nothing};
 use crate::{
-    server::decode::Job,
     server::effects::{self, Effect, Outcome},
     server::ledger::{RECORDS, Record, State},
+    server::received::Received,
 };
 
 impl<S: Locking> Service<S> {
@@ -24,12 +24,12 @@ impl<S: Locking> Service<S> {
     pub(super) async fn once(
         &self,
         session: &Session<S>,
-        job: &Job,
+        received: &Received,
         effect: Effect<S::File>,
     ) -> Answer {
         // Without a record it might happen twice.
-        let slot = job.record.filter(|slot| *slot < RECORDS).ok_or(Errno::INVAL)?;
-        let id = job.id;
+        let slot = received.record.filter(|slot| *slot < RECORDS).ok_or(Errno::INVAL)?;
+        let id = received.id;
         let _turn = self.turn(&effect).await;
         let record = session.record(slot).filter(|record| record.id == id);
         let mut there = 0;

@@ -15,7 +15,7 @@ use storage::{
 };
 use tempfile::TempDir;
 use uring::{Choice, Engines, Events, Heap, SystemClock};
-use wire::{PathPair, Status};
+use wire::{Entry, Kind, PathPair, Status};
 
 use super::*;
 use crate::{
@@ -54,15 +54,15 @@ struct Case {
 }
 
 impl Case {
-    fn job(&self) -> Job {
-        job(Some(0), self.request, self.payload, self.data)
+    fn received(&self) -> Received {
+        received(Some(0), self.request, self.payload, self.data)
     }
 }
 
-fn job(record: Option<u32>, request: Request, payload: &[u8], data: &[u8]) -> Job {
+fn received(record: Option<u32>, request: Request, payload: &[u8], data: &[u8]) -> Received {
     let buffer = Heap::buffer(data.len());
     buffer.store(data);
-    Job { id: ID, record, request, payload: payload.into(), data: buffer.into() }
+    Received { id: ID, record, request, payload: payload.into(), data: buffer.into() }
 }
 
 fn cases() -> Vec<Case> {
@@ -173,14 +173,17 @@ impl World {
             let (visit, _) = service.enter([session; SESSION_LEN]).await.expect("room");
             let flags = (OFlags::WRONLY | OFlags::APPEND).bits();
             let log = Request::Open { file: LOG, flags, mode: 0, path_len: 4, inode: 0 };
-            service.execute(&visit.session, job(None, log, b"/log", b"")).await.expect("there");
+            service
+                .execute(&visit.session, received(None, log, b"/log", b""))
+                .await
+                .expect("there");
             deed(&service, &visit.session).await
         })
     }
 
     fn ask(&mut self, session: u8, case: &Case) -> Result<u64, Errno> {
         self.serve(session, async |service, session| {
-            service.execute(session, case.job()).await.map(|(value, _)| value)
+            service.execute(session, case.received()).await.map(|(value, _)| value)
         })
     }
 
@@ -199,11 +202,11 @@ impl World {
     /// Writes down that a request was begun.
     fn begin(&mut self, case: &Case) -> Record {
         let before = self.serve(SESSION, async |service, session| {
-            let job = case.job();
-            let effect = match job.asked().expect("it can be read") {
+            let received = case.received();
+            let effect = match received.asked().expect("it can be read") {
                 Asked::Open(handle, call) => Effect::Open(handle, call),
                 Asked::Name(call) => Effect::Name(call),
-                _ => session.file(LOG).expect("open").effect(&job).expect("it has one"),
+                _ => session.file(LOG).expect("open").effect(&received).expect("it has one"),
             };
             effects::observe(&service.storage, &effect).await.expect("seen")
         });
@@ -242,6 +245,21 @@ fn files_of_a_session_that_is_over_are_closed_on_threads_where_that_may_take_lon
         assert_eq!(engines.counters().threads - before, 2);
         assert!(session.files.borrow().is_empty());
     });
+}
+
+#[test]
+fn every_request_that_leaves_its_node_is_served() {
+    let mut world = World::new();
+    let ends = |kind: &Kind| *kind == Kind::Close;
+    let (last, first): (Vec<_>, Vec<_>) = Kind::ALL.into_iter().partition(ends);
+    for kind in first.into_iter().chain(last) {
+        let words = [u64::from(kind as u8) << 32, LOG.into(), 0, 0, 0, 0, 0, 0];
+        let request = Request::decode(&Entry(words)).expect("a kind");
+        let answer = world.serve(SESSION, async |service, session| {
+            service.execute(session, received(Some(0), request, b"", b"")).await
+        });
+        assert_eq!(answer.err() != Some(Errno::NOSYS), request.leaves_node(), "{kind:?}");
+    }
 }
 
 #[test]
@@ -424,7 +442,7 @@ fn open_file_is_opened_again() {
         let open = |flags: OFlags, mode| {
             let request =
                 Request::Open { file: 2, flags: flags.bits(), mode, path_len: 4, inode: 0 };
-            job(Some(0), request, b"/new", b"")
+            received(Some(0), request, b"/new", b"")
         };
         let first = world.serve(SESSION, async |service, session| {
             service.execute(session, open(more | OFlags::CREATE, MODE)).await

@@ -1,5 +1,5 @@
-//! Places for connections: so many, and where they are all taken the one whose holder has been
-//! silent longest is given up for one more.
+//! A limit of connections: where there are as many, the one whose holder has been silent longest is
+//! given up for one more.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,8 +9,8 @@ use std::{
 
 use executor::{Instant, Notify};
 
-/// Places for connections.
-pub(super) struct Places {
+/// So many connections.
+pub(super) struct ConnectionLimit {
     most: usize,
     /// A holder that was heard of since is not asked to give way.
     silent_min: Duration,
@@ -22,19 +22,19 @@ pub(super) struct Places {
 }
 
 /// One of them, until it is dropped.
-pub(super) struct Place<'a> {
-    places: &'a Places,
+pub(super) struct Admitted<'a> {
+    limit: &'a ConnectionLimit,
     number: u64,
 }
 
-impl Places {
+impl ConnectionLimit {
     pub(super) fn new(most: usize, silent_min: Duration) -> Self {
         let (holders, next, news) = (RefCell::default(), Cell::default(), Notify::new());
         Self { most, silent_min, holders, next, news }
     }
 
-    /// A place, for which another connection may have to give way; `None`: all are in use.
-    pub(super) fn take(&self, now: Instant) -> Option<Place<'_>> {
+    /// Admits a connection, for which another one may have to give way; `None`: there are as many.
+    pub(super) fn admit(&self, now: Instant) -> Option<Admitted<'_>> {
         let mut holders = self.holders.borrow_mut();
         if holders.len() >= self.most {
             // Of those that were heard of at the same time, the one that came first.
@@ -48,27 +48,27 @@ impl Places {
         }
         let number = self.next.replace(self.next.get() + 1);
         holders.insert(number, now);
-        Some(Place { places: self, number })
+        Some(Admitted { limit: self, number })
     }
 }
 
-impl Place<'_> {
+impl Admitted<'_> {
     /// Notes that the holder was heard of.
     pub(super) fn is_heard(&self, now: Instant) {
-        if let Some(heard_at) = self.places.holders.borrow_mut().get_mut(&self.number) {
+        if let Some(heard_at) = self.limit.holders.borrow_mut().get_mut(&self.number) {
             *heard_at = now;
         }
     }
 
-    /// Waits until the place is another's.
+    /// Waits until its right is another's.
     pub(super) async fn gives_way(&self) {
-        let is_given = || !self.places.holders.borrow().contains_key(&self.number);
-        self.places.news.until(is_given).await;
+        let is_given = || !self.limit.holders.borrow().contains_key(&self.number);
+        self.limit.news.until(is_given).await;
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        self.places.holders.borrow_mut().remove(&self.number);
+        self.limit.holders.borrow_mut().remove(&self.number);
     }
 }

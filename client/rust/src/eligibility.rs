@@ -32,7 +32,7 @@ impl Locked {
     ///
     /// Why the kernel must take this write; it has the file position then.
     pub(crate) fn ready(&mut self) -> Result<(), Reason> {
-        if let Some(reason) = self.state.left() {
+        if let Some(reason) = self.state.refusal() {
             return Err(reason);
         }
         if self.state.log().is_none() {
@@ -51,7 +51,7 @@ impl Locked {
             }
         }
         if self.state.link().is_some_and(|link| link.connection.is_lost()) {
-            self.leave(Reason::DaemonLost);
+            self.detach(Reason::DaemonLost);
             return Err(Reason::DaemonLost);
         }
         if self.state.log().is_none() {
@@ -64,7 +64,7 @@ impl Locked {
         // And whoever takes over an append closes a number of the file, and so loses its locks.
         let is_here = self.state.link().is_some() && !self.state.is_placeholder();
         if self.access.append && is_here && self.mode() == Writes::Through {
-            self.leave(Reason::Unsupported);
+            self.detach(Reason::Unsupported);
             return Err(Reason::Unsupported);
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Locked {
         let Some(config) = self.client.config.get().filter(|_| !self.state.is_placeholder()) else {
             return Ok(());
         };
-        if self.writes == Writes::Through || config.synchronous {
+        if self.writes == Writes::Through {
             return Err(Reason::Synchronous);
         }
         let stage_after = config.stage_after;
@@ -111,7 +111,7 @@ impl Locked {
             None => staging::link(connection, self, fd, true)?,
         }
         if client.mapped.has(self.device, self.inode) && !self.state.is_remote() {
-            self.leave(Reason::Mapped); // While it was linked.
+            self.detach(Reason::Mapped); // While it was linked.
             return Err(Reason::Mapped);
         }
         entry.cursor.take(|| fs::seek(fd, SeekFrom::Current(0)).unwrap_or(0));

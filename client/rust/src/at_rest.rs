@@ -16,6 +16,7 @@ use shm::{NameHash, places::Seen};
 use wire::{Counter, Place, PlaceName, SEEK_CUR, SEEK_END, SEEK_SET, Status};
 
 use crate::{
+    buffers::partial,
     bundle::LARGE_FILE,
     client::Client,
     clock::now_ns,
@@ -23,7 +24,6 @@ use crate::{
     file::{self, OpenFile},
     locked::Locked,
     paths::AbsolutePath,
-    pieces::partial,
     slot::Slot,
     slots::Holder,
     state::{AtRest, State},

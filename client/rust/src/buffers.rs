@@ -1,9 +1,9 @@
-//! Calls on several pieces of memory: how long they are, and what came of a part of them.
+//! Calls on several buffers: how long they are, and what came of a part of them.
 
 use rustix::io::{self, Errno};
 
 pub(crate) fn total(data: &[&[u8]]) -> usize {
-    data.iter().map(|piece| piece.len()).sum()
+    data.iter().map(|buffer| buffer.len()).sum()
 }
 
 /// Returns the result of a call that fails after `done` bytes: those, if there are any.

@@ -1,0 +1,105 @@
+//! Errors of staged writes that the program has yet to be told.
+//!
+//! | state | meaning |
+//! |---|---|
+//! | nothing | everything staged is in the file, or on its way |
+//! | untold | the kernel refused staged bytes, and the next write, sync, or close says so |
+//! | told | the program knows; nothing more is accepted before they are in the file |
+//!
+//! The transitions, as a test walks them. Every other pair changes nothing: the first error counts.
+//!
+//! | event | transitions |
+//! |---|---|
+//! | owe | nothing -> untold, told -> untold |
+//! | tell | untold -> told |
+//! | refuse | nothing -> told |
+//! | drain | told -> nothing |
+//!
+//! Told once, a program may wait for room and write again: what is accepted meanwhile would be lost
+//! with the rest at close.
+
+use rustix::io::Errno;
+
+/// Errors of an open file's staged writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owed {
+    Nothing,
+    Untold(Errno),
+    Told,
+}
+
+impl Owed {
+    /// Keeps an error, if there is one, until the program is told.
+    pub(crate) fn owe(&mut self, errno: impl Into<Option<Errno>>) {
+        if let (Self::Nothing | Self::Told, Some(errno)) = (*self, errno.into()) {
+            *self = Self::Untold(errno);
+        }
+    }
+
+    /// The error that the caller tells the program now.
+    pub(crate) const fn tell(&mut self) -> Option<Errno> {
+        let Self::Untold(errno) = *self else { return None };
+        *self = Self::Told;
+        Some(errno)
+    }
+
+    /// The program is told of an error that was the slot's.
+    pub(crate) fn refuse(&mut self) {
+        if *self == Self::Nothing {
+            *self = Self::Told;
+        }
+    }
+
+    /// Everything refused before is in the file.
+    pub(crate) fn drain(&mut self) {
+        if *self == Self::Told {
+            *self = Self::Nothing;
+        }
+    }
+
+    /// True if the next write, sync, or close fails.
+    pub(crate) const fn is_untold(self) -> bool {
+        matches!(self, Self::Untold(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [(&str, Owed); 3] =
+        [("nothing", Owed::Nothing), ("untold", Owed::Untold(Errno::NOSPC)), ("told", Owed::Told)];
+
+    #[test]
+    fn every_pair_of_state_and_event_leads_where_the_table_says() {
+        type Event = (&'static str, fn(&mut Owed));
+        let events: [Event; 4] = [
+            ("owe", |owed| owed.owe(Errno::NOSPC)),
+            ("tell", |owed| {
+                owed.tell();
+            }),
+            ("refuse", Owed::refuse),
+            ("drain", Owed::drain),
+        ];
+        for (event, happen) in events {
+            for (from, state) in STATES {
+                let mut owed = state;
+                happen(&mut owed);
+                let to = STATES.into_iter().find(|(_, to)| *to == owed).expect("a state");
+                let documented = crate::edges::after(include_str!("owed.rs"), event, from);
+                assert_eq!(to.0, documented, "{event} of {from}");
+            }
+        }
+    }
+
+    #[test]
+    fn first_error_counts() {
+        let mut owed = Owed::Nothing;
+        owed.owe(None);
+        assert_eq!(owed, Owed::Nothing);
+        owed.owe(Errno::NOSPC);
+        owed.owe(Errno::IO);
+        assert!(owed.is_untold());
+        assert_eq!((owed.tell(), owed.tell()), (Some(Errno::NOSPC), None));
+    }
+}
