@@ -23,10 +23,7 @@ mod sides;
 mod volumes;
 mod whole;
 
-use std::{
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Duration};
 
 use self::{
     places::Places,
@@ -36,8 +33,7 @@ use self::{
 };
 use crate::{
     machine::{self, Cores, Machine},
-    options::Common,
-    places::MEMORY,
+    options::{Common, Deadline},
     report::Report,
 };
 
@@ -75,7 +71,7 @@ struct Effort {
     /// Bytes a round moves at least, but where a case needs more.
     volume: usize,
     /// No case is begun after this.
-    end: Option<Instant>,
+    end: Deadline,
 }
 
 impl Effort {
@@ -92,12 +88,6 @@ impl Effort {
             [spin, park].map(|end| Self { rounds, rounds_max, volume: 64 << 20, end })
         }
     }
-
-    /// Why no further case is begun.
-    fn is_used_up(&self) -> Option<String> {
-        let is_over = self.end.is_some_and(|end| Instant::now() >= end);
-        is_over.then(|| "the time was used up".to_owned())
-    }
 }
 
 /// Runs the bench and prints what it found.
@@ -106,10 +96,7 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let efforts = Effort::of(args);
     let [spin, park] = &efforts;
     let extent = whole::Extent::of(&args.common);
-    let mut machine = Machine::find(cores);
-    for (name, folder) in [("dir", &*args.dir), ("memory", Path::new(MEMORY))] {
-        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
-    }
+    let mut machine = Machine::with(cores, &args.dir);
     machine.pinning += ", and the other way round";
     let mut report = Report::new("delegate", machine, spin.rounds);
     let places = Places::create(&args.dir)?;

@@ -60,17 +60,13 @@ pub(crate) mod side;
 mod ucx;
 
 use self::packet::Transport;
-pub(crate) use self::run::name;
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    files::{self, Places},
+    files::Places,
     machine::{self, Cores, Machine},
-    options::{Common, Only},
+    options::{Common, Deadline, Only},
     report::Report,
 };
 
@@ -112,7 +108,7 @@ struct Effort {
     /// Depths that fio tries: in packets of less than 32 KiB, and in others.
     depths: [&'static [u32]; 2],
     /// No case is begun after this.
-    end: Option<Instant>,
+    end: Deadline,
 }
 
 impl Effort {
@@ -146,24 +142,14 @@ impl Effort {
     fn by_size<T>([small, large]: [T; 2], size: usize) -> T {
         if size < 32 << 10 { small } else { large }
     }
-
-    /// True if no further case is begun.
-    fn is_used_up(&self) -> bool {
-        self.end.is_some_and(|end| Instant::now() >= end)
-    }
 }
 
 /// Runs the bench and prints what it found.
 pub(crate) fn rpc(args: &Args) -> anyhow::Result<()> {
     let cores = Cores::find();
     let effort = Effort::of(args);
-    let mut machine = Machine::find(cores);
-    for (name, folder) in [("dir", &*args.dir), ("memory", files::MEMORY.as_ref())] {
-        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
-    }
-    machine.idle = "park";
-    let (rows, ratios) = (Vec::new(), Vec::new());
-    let mut report = Report { bench: "rpc", machine, rounds: effort.rounds, rows, ratios };
+    let machine = Machine { idle: "park", ..Machine::with(cores, &args.dir) };
+    let mut report = Report::new("rpc", machine, effort.rounds);
     let transport = args.transport;
     match if transport == Transport::Ucx { ucx::probe() } else { Ok(()) } {
         Ok(()) => {

@@ -15,9 +15,9 @@ use uring::set_window_min;
 
 use super::{Shared, Spares};
 use crate::{
+    child::say,
     meter::Sample,
     rpc::packet::{NUMBER_LEN, Run},
-    speaker::say,
 };
 
 pub(crate) fn serve(path: &Path, run: &Run) -> anyhow::Result<Sample> {

@@ -13,10 +13,10 @@ use uring::set_window_min;
 
 use super::{Shared, Spares};
 use crate::{
+    child::say,
     file::side::open,
     meter::Sample,
     rpc::packet::{NUMBER_LEN, Run},
-    speaker::say,
 };
 
 pub(crate) fn serve(path: &Path, run: &Run) -> anyhow::Result<Sample> {
