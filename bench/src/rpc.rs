@@ -20,8 +20,7 @@
 //! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is
 //! faster. `psync` is a server of one thread and blocking calls that
 //! reads and writes up to 1 MiB at a time; `glommio` serves as the thesis did
-//! (a task per packet, all awaited before more are taken in), `tokio` with `spawn_blocking`,
-//! `compio` with a task per packet.
+//! (a task per packet, all awaited before more are taken in).
 //!
 //! The file is there before, in its whole length, and is written over and over from its start,
 //! past the page cache where the file system can. All programs speak `packet`. A round runs every

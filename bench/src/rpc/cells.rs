@@ -35,12 +35,7 @@ const DEPTH_MIN: usize = 8;
 /// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
 /// Servers that are compared with ours, on the same packets.
-const PEERS: [(Program, &str); 4] = [
-    (Program::Psync, "psync"),
-    (Program::Glommio, "glommio"),
-    (Program::Tokio, "tokio"),
-    (Program::Compio, "compio"),
-];
+const PEERS: [(Program, &str); 2] = [(Program::Psync, "psync"), (Program::Glommio, "glommio")];
 
 /// Measurements of one size beside one place. Rates are in MB/s. A machine's network is not the
 /// same from one second to the next, so it is measured anew beside each place.

@@ -36,10 +36,6 @@ pub(crate) enum Program {
     Psync,
     /// The thesis's way.
     Glommio,
-    /// Writes on a pool of threads.
-    Tokio,
-    /// A task per packet.
-    Compio,
 }
 
 impl Program {
@@ -79,12 +75,8 @@ pub(crate) fn serve(server: &Server) -> anyhow::Result<()> {
         Program::Psync => psync::serve(*part, path, run),
         #[cfg(feature = "peers")]
         Program::Glommio => peers::glommio::serve(path, run),
-        #[cfg(feature = "peers")]
-        Program::Tokio => peers::tokio::serve(path, run),
-        #[cfg(feature = "peers")]
-        Program::Compio => peers::compio::serve(path, run),
         #[cfg(not(feature = "peers"))]
-        Program::Glommio | Program::Tokio | Program::Compio => bail!(WITHOUT_PEERS),
+        Program::Glommio => bail!(WITHOUT_PEERS),
     }?;
     say(sample)
 }
