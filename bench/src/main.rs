@@ -10,6 +10,8 @@ mod file;
 mod files;
 mod fio;
 mod here;
+#[path = "../../cli/src/html.rs"]
+mod html;
 mod idle;
 mod job;
 mod kakehi;

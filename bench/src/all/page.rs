@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     Name,
     figures::{Figure, Kind, SOURCES, Source},
-    plot::{self, Line, escaped, short},
+    plot::{self, Line, short},
     results::{Case, Match, Results, number},
     shown,
 };
-use crate::{options::word, spread::Spread};
+use crate::{html::escaped, options::word, spread::Spread};
 
 /// That of the page of `kakehi run --report`, and what this one has more.
 const STYLE: [&str; 2] =
