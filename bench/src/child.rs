@@ -56,19 +56,11 @@ pub(crate) fn play(args: &Args) -> anyhow::Result<()> {
 
 impl Part {
     /// The words by which this program is started to play it.
-    ///
-    /// # Errors
-    ///
-    /// A path is not UTF-8.
     pub(crate) fn words(&self) -> io::Result<[String; 2]> {
         Ok(["part".to_owned(), serde_json::to_string(self)?])
     }
 
     /// This program, to play it in an empty environment.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`words`](Self::words) and of `/proc/self/exe`.
     pub(crate) fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(env::current_exe()?);
         command.env_clear().args(self.words()?);

@@ -7,13 +7,8 @@
 //! has another. Every other round is run with the cores the other way round, by processes of its
 //! own.
 //!
-//! Under `hybrid` the daemon parks when idle. Under `delegate` it spins, as
-//! the dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
-//! cases that end in `/spin` and `/park`.
-//!
-//! Written files are new: truncating one and writing it again makes ext4 write it back at close.
-//! Read files are in the page cache, and clean. Writes are timed with the close that follows, so
-//! that nothing is left staged; `burst` times the calls alone, of less than the log holds.
+//! Under `delegate` the daemon spins, as the dedicated core of the 2012 paper did. Written files are
+//! new: truncating one and writing it again makes ext4 write it back at close.
 
 mod cells;
 mod parts;

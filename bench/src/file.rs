@@ -1,15 +1,12 @@
 //! `kakehi-bench file`: one thread that reads or writes a file, after chapter 2 of the 2024 thesis:
 //! our engines and fio's, side by side, by bandwidth and by bandwidth per CPU.
 //!
-//! A ratio is our bandwidth by fio's with io_uring at the same size and depth, or the bandwidth per
-//! CPU of both: more than 1 is better. The file is there before, in its whole length, and is read
+//! The file is there before, in its whole length, and is read
 //! and written past the page cache where the file system can. Both sides go through the same file
 //! with registered buffers, at random in an order that is new in each run: so neither goes back to
 //! blocks of its own, which the host then has in its caches. On a disk both take turns of some
 //! hundredths of a second (`turns`); elsewhere they move as many bytes one after the other, and
-//! change places from round to round. Other ways to do file I/O stand beside them: threads and
-//! blocking calls of ours, libaio, POSIX AIO and blocking calls of fio's. (epoll does not apply: a
-//! file is always ready.)
+//! change places from round to round.
 //!
 //! CPU time is that of our process and of fio's thread, and of the kernel's workers on their core
 //! (`kernel_workers`). For files in memory fio's is that of its process, less its start: there

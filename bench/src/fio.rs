@@ -39,20 +39,12 @@ pub(crate) struct Found {
 
 impl Fio {
     /// Runs it.
-    ///
-    /// # Errors
-    ///
-    /// A text that says why there is no result.
     pub(crate) fn run(&self, path: &Path) -> Result<Found, String> {
         self.find(path).map_err(|why| format!("fio: {why:#}"))
     }
 
     /// CPU seconds of a run, those of the kernel's workers with it: of the process, but for what
     /// one takes that does a single call.
-    ///
-    /// # Errors
-    ///
-    /// A text that says why that is not known.
     pub(crate) fn cpu_with_workers(&self, found: &Found, path: &Path) -> Result<f64, String> {
         let single = Self { count: 1, ..*self }.run(path)?;
         Ok((found.process_cpu - single.process_cpu).max(found.thread_cpu))

@@ -1,9 +1,7 @@
 //! `kakehi-bench idle`: the idle policies against each other.
 //!
-//! Two experiments. The first is that of the poll-idle paper: jobs write 8 KiB at random places of
-//! a RAM disk behind the daemon, each keeping a number of writes in flight, on every cell of a grid
-//! of job counts and depths, under every policy. In the second, threads compute on every core, and
-//! the daemon is away, idle, or loaded.
+//! Two experiments. The first is that of the poll-idle paper, on a grid of job counts and depths. In
+//! the second, threads compute on every core, and the daemon is away, idle, or loaded.
 //!
 //! For a target elsewhere the jobs' daemon has a server, a second daemon under the same policy that
 //! has the RAM disk.
@@ -15,10 +13,7 @@
 //! and jobs of its own: two sets of the same policy differ by up to an eighth as long as they live.
 //! `--quick` has no time for that.
 //!
-//! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. The cells
-//! that came out best are measured once more for the peaks, in rows `final/`, and so are those
-//! below another policy: the whole confidence interval of the median of their ratios lies below 1,
-//! both times. See [`judge`] for both.
+//! [`judge`] says what is measured once more, and why.
 
 mod computation;
 mod compute;

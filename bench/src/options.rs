@@ -94,19 +94,11 @@ impl Only {
 }
 
 /// A number that is one of these.
-///
-/// # Errors
-///
-/// A text that names them.
 pub(crate) fn one_of(known: &[usize], text: &str) -> Result<usize, String> {
     named(known, text, usize::to_string)
 }
 
 /// A size that is one of these, as it is called in the cases.
-///
-/// # Errors
-///
-/// A text that names them.
 pub(crate) fn size_of(known: &[usize], text: &str) -> Result<usize, String> {
     named(known, text, |size| size_name(*size))
 }
@@ -126,10 +118,6 @@ pub(crate) fn size_name(size: usize) -> String {
 }
 
 /// A time as `120ms` or `2s`.
-///
-/// # Errors
-///
-/// A text that says so.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

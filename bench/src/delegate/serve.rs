@@ -1,17 +1,14 @@
 //! A server that many processes stream into: `kakehi run --remote` into `kakehi serve`, both as a
 //! user starts them, on one machine.
 //!
-//! Sixteen processes write a file each below a mapped folder (`kakehi`). What a server can reach at
-//! best, after chapter 3 of the 2024 thesis, follows from what so many processes stream into a
-//! program that drops everything (`receive`), and from what they write to the file system itself
-//! (`write`):
+//! What a server can reach at best, after chapter 3 of the 2024 thesis, follows from what as many
+//! processes stream into a program that drops everything, and from what they write to the file
+//! system itself:
 //!
 //! `limit = min(receive, write, 1 / (CPU time of receive + CPU time of write))`
 //!
 //! CPU time is the receiver's, without those who send, and the writers'. On one machine the clients
-//! and their daemon take cores from the server, and the sender alone from the receiver: the ratio
-//! `:limit` is our rate by the limit, and `:core` is what the server moves in a second of its CPU
-//! time, by the last term.
+//! and their daemon take cores from the server, and the sender alone from the receiver.
 
 use std::{
     ffi::OsStr,

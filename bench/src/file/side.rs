@@ -66,10 +66,6 @@ pub(crate) struct Args {
 
 impl Args {
     /// Has another process do it.
-    ///
-    /// # Errors
-    ///
-    /// A text that says why there is no sample.
     pub(crate) fn run(&self) -> Result<Sample, String> {
         let patience = patience(self.count * self.size as u64);
         let child = Child::start(&Part::FileSide(self.clone()), &Environment::new());
@@ -78,10 +74,6 @@ impl Args {
 
     /// The process that does it without end, from the middle of the file on: beside another that
     /// began at its start, neither goes where the other has just been.
-    ///
-    /// # Errors
-    ///
-    /// Those of `/proc/self/exe`.
     pub(crate) fn endless(&self) -> io::Result<Command> {
         Part::FileSide(Self { count: u64::MAX, halfway: true, ..self.clone() }).command()
     }

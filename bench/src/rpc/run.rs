@@ -15,10 +15,6 @@ use crate::{
 };
 
 /// Has `program` serve one run.
-///
-/// # Errors
-///
-/// A text that says why there is no sample.
 pub(crate) fn run(
     program: Program,
     part: Part,
