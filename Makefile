@@ -121,7 +121,7 @@ soak: build
 	ROUNDS=2000 $(TEST) --release -p kakehi-sion --test it random_programs
 	FRAMES=1000000 $(TEST) --release -p remote --lib frames_with_any_bytes_changed
 
-# The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.
+# The peers of the bench `rpc`, some sixty crates, are built here and nowhere else.
 ## bench: measure this machine
 bench: build
 	$(CARGO) build --release -p bench --features peers

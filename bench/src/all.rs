@@ -23,7 +23,7 @@ use anyhow::Context as _;
 use rustix::process::Signal;
 
 use self::results::Results;
-use crate::{machine, process::end_with_this, progress};
+use crate::{machine, options::word, process::end_with_this, progress};
 
 /// Measures every figure and table of the four published systems, and draws them on one page.
 ///
@@ -103,18 +103,6 @@ const PARTS: [Part; 5] = [
 ];
 const STEPS: &str = "1,2,4,8,16,32,64";
 
-impl Name {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Delegate => "delegate",
-            Self::File => "file",
-            Self::Rpc => "rpc",
-            Self::Tasks => "tasks",
-            Self::Idle => "idle",
-        }
-    }
-}
-
 /// Runs the benches and writes the page.
 pub(crate) fn all(args: &Args) -> anyhow::Result<()> {
     let report = &args.report;
@@ -136,8 +124,8 @@ pub(crate) fn all(args: &Args) -> anyhow::Result<()> {
 
 /// The result of a part, or why there is none.
 fn found(args: &Args, index: usize, part: &Part) -> Results {
-    let (name, count) = (part.name.word(), PARTS.len());
-    let kept = |folder: &Path| folder.join(name).with_extension("json");
+    let (name, count) = (word(part.name), PARTS.len());
+    let kept = |folder: &Path| folder.join(&name).with_extension("json");
     if let Some(folder) = &args.from {
         let text = fs::read_to_string(kept(folder));
         let why = |why| format!("{}: {why}", kept(folder).display());
@@ -161,7 +149,7 @@ fn found(args: &Args, index: usize, part: &Part) -> Results {
 fn run(args: &Args, part: &Part, seconds: u64) -> Result<String, String> {
     let program = std::env::current_exe().map_err(|why| why.to_string())?;
     let mut command = Command::new(program);
-    command.arg(part.name.word()).arg("--json").arg("--within").arg(format!("{seconds}s"));
+    command.arg(word(part.name)).arg("--json").arg("--within").arg(format!("{seconds}s"));
     command.args(if args.quick { part.quick } else { part.full });
     // The grid of `idle` is one on a RAM disk.
     if part.name != Name::Idle {

@@ -7,13 +7,8 @@
 //! has another. Every other round is run with the cores the other way round, by processes of its
 //! own.
 //!
-//! Under `hybrid` the daemon parks when idle. Under `delegate` it spins, as
-//! the dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
-//! cases that end in `/spin` and `/park`.
-//!
-//! Written files are new: truncating one and writing it again makes ext4 write it back at close.
-//! Read files are in the page cache, and clean. Writes are timed with the close that follows, so
-//! that nothing is left staged; `burst` times the calls alone, of less than the log holds.
+//! Under `delegate` the daemon spins, as the dedicated core of the 2012 paper did. Written files are
+//! new: truncating one and writing it again makes ext4 write it back at close.
 
 mod cells;
 mod parts;
@@ -23,10 +18,7 @@ mod sides;
 mod volumes;
 mod whole;
 
-use std::{
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Duration};
 
 use self::{
     places::Places,
@@ -36,8 +28,7 @@ use self::{
 };
 use crate::{
     machine::{self, Cores, Machine},
-    options::Common,
-    places::MEMORY,
+    options::{Common, Deadline},
     report::Report,
 };
 
@@ -75,7 +66,7 @@ struct Effort {
     /// Bytes a round moves at least, but where a case needs more.
     volume: usize,
     /// No case is begun after this.
-    end: Option<Instant>,
+    end: Deadline,
 }
 
 impl Effort {
@@ -92,12 +83,6 @@ impl Effort {
             [spin, park].map(|end| Self { rounds, rounds_max, volume: 64 << 20, end })
         }
     }
-
-    /// Why no further case is begun.
-    fn is_used_up(&self) -> Option<String> {
-        let is_over = self.end.is_some_and(|end| Instant::now() >= end);
-        is_over.then(|| "the time was used up".to_owned())
-    }
 }
 
 /// Runs the bench and prints what it found.
@@ -106,10 +91,7 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let efforts = Effort::of(args);
     let [spin, park] = &efforts;
     let extent = whole::Extent::of(&args.common);
-    let mut machine = Machine::find(cores);
-    for (name, folder) in [("dir", &*args.dir), ("memory", Path::new(MEMORY))] {
-        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
-    }
+    let mut machine = Machine::with(cores, &args.dir);
     machine.pinning += ", and the other way round";
     let mut report = Report::new("delegate", machine, spin.rounds);
     let places = Places::create(&args.dir)?;

@@ -1,15 +1,12 @@
 //! `kakehi-bench file`: one thread that reads or writes a file, after chapter 2 of the 2024 thesis:
 //! our engines and fio's, side by side, by bandwidth and by bandwidth per CPU.
 //!
-//! A ratio is our bandwidth by fio's with io_uring at the same size and depth, or the bandwidth per
-//! CPU of both: more than 1 is better. The file is there before, in its whole length, and is read
+//! The file is there before, in its whole length, and is read
 //! and written past the page cache where the file system can. Both sides go through the same file
 //! with registered buffers, at random in an order that is new in each run: so neither goes back to
 //! blocks of its own, which the host then has in its caches. On a disk both take turns of some
 //! hundredths of a second (`turns`); elsewhere they move as many bytes one after the other, and
-//! change places from round to round. Other ways to do file I/O stand beside them: threads and
-//! blocking calls of ours, libaio, POSIX AIO and blocking calls of fio's. (epoll does not apply: a
-//! file is always ready.)
+//! change places from round to round.
 //!
 //! CPU time is that of our process and of fio's thread, and of the kernel's workers on their core
 //! (`kernel_workers`). For files in memory fio's is that of its process, less its start: there
@@ -22,20 +19,20 @@ use std::{
     cell,
     io::{self, Write as _},
     path::PathBuf,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use self::{side::Engine, turns::Turns};
 use crate::{
-    files::{self, Place, Places},
+    files::{Place, Places},
     fio::Fio,
     kernel_workers::Workers,
     machine::{self, Cores, Machine},
-    options::{Common, Only, one_of, size_name, size_of},
+    options::{Common, Deadline, Only, one_of, size_name, size_of},
     plain::without_numbers,
     progress::Progress,
     report::Report,
-    spread::Spread,
+    rounds::{Rounds, push, ratio, spread},
 };
 
 /// Bytes of a call, and calls at a time.
@@ -103,7 +100,7 @@ struct Effort {
     /// Folders: the one named, and one in memory.
     place_count: usize,
     /// No case is begun after this.
-    end: Option<Instant>,
+    end: Deadline,
 }
 
 impl Effort {
@@ -137,10 +134,6 @@ impl Effort {
             patterns.map(|(is_write, random)| Cell { is_write, random, size, depth })
         })
     }
-
-    fn is_used_up(&self) -> bool {
-        self.end.is_some_and(|end| Instant::now() >= end)
-    }
 }
 
 /// Those asked for, of all; by `--quick` a few unless any is asked for.
@@ -160,13 +153,8 @@ fn sizes(args: &Args) -> Vec<(usize, Vec<usize>)> {
 pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let core = Cores::find().map(|cores| cores.daemon);
     let effort = Effort::of(args);
-    let mut machine = Machine::find(Cores::find());
-    for (name, folder) in [("dir", &*args.dir), ("memory", files::MEMORY.as_ref())] {
-        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
-    }
-    machine.idle = "park";
-    let (rows, ratios) = (Vec::new(), Vec::new());
-    let mut report = Report { bench: "file", machine, rounds: effort.rounds, rows, ratios };
+    let machine = Machine { idle: "park", ..Machine::with(Cores::find(), &args.dir) };
+    let mut report = Report::new("file", machine, effort.rounds);
     let places = Places::create(&args.dir, effort.span)?;
     let places: Vec<_> = places.0.iter().take(effort.place_count).collect();
     let all = places.into_iter().flat_map(|place| effort.cells().map(move |cell| (cell, place)));
@@ -214,8 +202,8 @@ fn fios(engine: &str) -> String {
     format!("fio_{engine}")
 }
 
-/// MB/s, and MB per second of CPU time; one a round, or why there are none.
-type Values = Result<Vec<[f64; 2]>, String>;
+/// MB/s, and MB per second of CPU time.
+type Values = Rounds<[f64; 2]>;
 
 impl Cell {
     /// Measures our engines and fio's.
@@ -228,10 +216,10 @@ impl Cell {
         }
         for ((_, engine), values) in engines.ours.iter().zip(&ours) {
             put(report, &name(engine), values);
-            report.ratio(name(engine) + ":fio", ratio(values, &fio, 0));
-            report.ratio(name(engine) + ":fio/cpu", ratio(values, &fio, 1));
+            report.ratio(name(engine) + ":fio", ratio(values, &fio, |value| value[0]));
+            report.ratio(name(engine) + ":fio/cpu", ratio(values, &fio, |value| value[1]));
         }
-        if at.effort.is_used_up() {
+        if at.effort.end.is_over() {
             return;
         }
         for (engine, named) in &engines.others {
@@ -262,7 +250,7 @@ impl Cell {
         let none = Values::Ok(Vec::new());
         let (mut ours, mut fio) = (vec![none.clone(); engines.ours.len()], none);
         for round in 0..at.effort.rounds {
-            if at.effort.is_used_up() {
+            if at.effort.end.is_over() {
                 break;
             }
             let is_fio_first = round % 2 == 1;
@@ -378,31 +366,7 @@ impl Cell {
     }
 }
 
-/// Measures once more, unless it failed before.
-fn push(values: &mut Values, measure: impl FnOnce() -> Result<[f64; 2], String>) {
-    if let Ok(list) = values {
-        match measure() {
-            Ok(value) => list.push(value),
-            Err(why) => *values = Err(why),
-        }
-    }
-}
-
 fn put(report: &mut Report, name: &str, values: &Values) {
     report.row(name, "MB/s", spread(values, |value| value[0]));
     report.row(format!("{name}/cpu"), "MB per CPU second", spread(values, |value| value[1]));
-}
-
-fn spread(values: &Values, value: impl Fn(&[f64; 2]) -> f64) -> Result<Spread, String> {
-    let values = values.as_ref().map_err(String::clone)?;
-    Spread::of(values.iter().map(value)).ok_or_else(|| "the time was used up".to_owned())
-}
-
-/// Round by round: the bandwidth (0), or that per CPU (1).
-fn ratio(ours: &Values, fio: &Values, which: usize) -> Result<Spread, String> {
-    let ours = ours.as_ref().map_err(String::clone)?;
-    let fio = fio.as_ref().map_err(String::clone)?;
-    let ratios =
-        ours.iter().zip(fio).filter_map(|(ours, fio)| Some(ours.get(which)? / fio.get(which)?));
-    Spread::of(ratios).ok_or_else(|| "the time was used up".to_owned())
 }

@@ -13,7 +13,6 @@ use anyhow::Context as _;
 use rustix::fs::{Advice, fadvise};
 
 use crate::places;
-pub(crate) use crate::places::MEMORY;
 
 /// The file system that cases are named for by default.
 const USUAL: &str = "ext4";

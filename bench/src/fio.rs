@@ -1,13 +1,14 @@
 //! fio, which knows nothing of this project, does the same to the same file.
 
 use std::{
-    mem::MaybeUninit,
     path::Path,
     process::{Command, Output},
 };
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
+
+use crate::process::cpu_of_children;
 
 /// One thread of fio, past the page cache.
 #[derive(Clone, Copy, Debug)]
@@ -38,20 +39,12 @@ pub(crate) struct Found {
 
 impl Fio {
     /// Runs it.
-    ///
-    /// # Errors
-    ///
-    /// A text that says why there is no result.
     pub(crate) fn run(&self, path: &Path) -> Result<Found, String> {
         self.find(path).map_err(|why| format!("fio: {why:#}"))
     }
 
     /// CPU seconds of a run, those of the kernel's workers with it: of the process, but for what
     /// one takes that does a single call.
-    ///
-    /// # Errors
-    ///
-    /// A text that says why that is not known.
     pub(crate) fn cpu_with_workers(&self, found: &Found, path: &Path) -> Result<f64, String> {
         let single = Self { count: 1, ..*self }.run(path)?;
         Ok((found.process_cpu - single.process_cpu).max(found.thread_cpu))
@@ -92,7 +85,7 @@ impl Fio {
         command.arg(format!("--io_size={}", self.count * self.size as u64));
         let before = cpu_of_children();
         let output = command.output()?;
-        let process_cpu = cpu_of_children() - before;
+        let process_cpu = (cpu_of_children() - before).as_secs_f64();
         ensure!(output.status.success(), "{}", complaint(&output));
         let report: Value = serde_json::from_slice(&output.stdout)?;
         let job = report.pointer("/jobs/0").context("a job")?;
@@ -115,15 +108,4 @@ fn complaint(output: &Output) -> String {
     let mut lines = said.iter().flat_map(|text| text.lines()).filter(|line| !line.is_empty());
     let line = lines.next().unwrap_or_default().trim_start_matches("fio: ");
     format!("{line} ({})", output.status)
-}
-
-/// CPU seconds of all children that were waited for.
-fn cpu_of_children() -> f64 {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes to what is ours and as long as it expects.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
-    // SAFETY: all zeros are a valid value.
-    let usage = unsafe { usage.assume_init() };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }

@@ -1,9 +1,7 @@
 //! `kakehi-bench idle`: the idle policies against each other.
 //!
-//! Two experiments. The first is that of the poll-idle paper: jobs write 8 KiB at random places of
-//! a RAM disk behind the daemon, each keeping a number of writes in flight, on every cell of a grid
-//! of job counts and depths, under every policy. In the second, threads compute on every core, and
-//! the daemon is away, idle, or loaded.
+//! Two experiments. The first is that of the poll-idle paper, on a grid of job counts and depths. In
+//! the second, threads compute on every core, and the daemon is away, idle, or loaded.
 //!
 //! For a target elsewhere the jobs' daemon has a server, a second daemon under the same policy that
 //! has the RAM disk.
@@ -15,10 +13,7 @@
 //! and jobs of its own: two sets of the same policy differ by up to an eighth as long as they live.
 //! `--quick` has no time for that.
 //!
-//! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. The cells
-//! that came out best are measured once more for the peaks, in rows `final/`, and so are those
-//! below another policy: the whole confidence interval of the median of their ratios lies below 1,
-//! both times. See [`judge`] for both.
+//! [`judge`] says what is measured once more, and why.
 
 mod computation;
 mod compute;
@@ -29,15 +24,11 @@ mod histogram;
 mod judge;
 pub(crate) mod storm;
 
-use std::{
-    fmt,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
     machine::{self, Machine},
-    options::{Common, Only, one_of, time},
+    options::{Common, Deadline, Only, one_of, time, word},
     report::Report,
 };
 
@@ -73,16 +64,6 @@ enum Target {
     Local,
     Tcp,
     Ucx,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Local => "local",
-            Self::Tcp => "tcp",
-            Self::Ucx => "ucx",
-        })
-    }
 }
 
 impl Target {
@@ -127,18 +108,7 @@ struct Effort {
     /// Values that jobs and depth take.
     steps: [Vec<usize>; 2],
     /// No round of the grid, and none of a computation, is begun later after the start.
-    ends: [Option<Instant>; 2],
-}
-
-/// Says why nothing more is begun after this.
-#[derive(Clone, Copy, Debug)]
-struct Deadline(Option<Instant>);
-
-impl Deadline {
-    fn check(self) -> Result<(), String> {
-        let is_over = self.0.is_some_and(|end| Instant::now() >= end);
-        if is_over { Err("the time was used up".to_owned()) } else { Ok(()) }
-    }
+    ends: [Deadline; 2],
 }
 
 /// When the last round of the grid and the last computation of `--quick` begin.
@@ -158,7 +128,7 @@ impl Effort {
             computation: Duration::from_millis(40),
             rounds_of_computation: 4,
             steps: [FULL_STEPS.into(), FULL_STEPS.into()],
-            ends: [None; 2],
+            ends: [Deadline::default(); 2],
         }
     }
 
@@ -173,7 +143,7 @@ impl Effort {
             computation: Duration::from_millis(25),
             rounds_of_computation: 3,
             steps: [QUICK_STEPS.into(), QUICK_STEPS.into()],
-            ends: [None; 2],
+            ends: [Deadline::default(); 2],
         }
     }
 
@@ -197,16 +167,17 @@ impl Effort {
 /// Runs the bench and prints what it found.
 pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     let effort = Effort::of(args);
-    let [grid_end, end] = effort.ends.map(Deadline);
+    let [grid_end, end] = effort.ends;
     let mut machine = Machine::find(None);
     (machine.idle, machine.pinning) = ("as the case says", "none".to_owned());
     machine.file_systems.insert("dir".to_owned(), machine::file_system(&args.dir));
     let mut report = Report::new("idle", machine, effort.rounds);
     let (target, dir) = (args.target, &args.dir);
+    let name = format!("idle-{}", word(target));
     if let Some(why) = target.why_not() {
         judge::skip(&mut report, &effort, &why);
         compute::skip(&mut report, &effort, &why);
-        return report.publish_as(&format!("idle-{target}"), &args.common);
+        return report.publish_as(&name, &args.common);
     }
     let is_whole = judge::wants_all(&effort.only);
     if grid::wanted(&effort, is_whole).next().is_some() {
@@ -214,5 +185,5 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
         judge::report(&mut report, &effort, &grid, is_whole);
     }
     compute::measure(&mut report, &effort, end, target, dir);
-    report.publish_as(&format!("idle-{target}"), &args.common)
+    report.publish_as(&name, &args.common)
 }

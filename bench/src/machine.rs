@@ -15,6 +15,8 @@ use rustix::{
 };
 use serde::Serialize;
 
+use crate::places::MEMORY;
+
 /// The parameters of a result besides the code.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Machine {
@@ -53,6 +55,13 @@ impl Cores {
 }
 
 impl Machine {
+    /// This machine, with the file systems of a bench in this folder and in memory.
+    pub(crate) fn with(cores: Option<Cores>, dir: &Path) -> Self {
+        let folders = [("dir", dir), ("memory", Path::new(MEMORY))];
+        let file_systems = folders.map(|(name, folder)| (name.to_owned(), file_system(folder)));
+        Self { file_systems: file_systems.into(), ..Self::find(cores) }
+    }
+
     pub(crate) fn find(cores: Option<Cores>) -> Self {
         let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let mut fields = cpu_info.lines().filter_map(|line| line.split_once(':'));

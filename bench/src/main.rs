@@ -3,12 +3,15 @@
 //! The two sides of a ratio alternate within one run. What cannot run is a row that says why.
 
 mod all;
+mod child;
 mod core_time;
 mod delegate;
 mod file;
 mod files;
 mod fio;
 mod here;
+#[path = "../../cli/src/html.rs"]
+mod html;
 mod idle;
 mod job;
 mod kakehi;
@@ -22,10 +25,10 @@ mod plain;
 mod process;
 mod progress;
 mod report;
+mod rounds;
 mod rpc;
 mod scratch;
 mod side;
-mod speaker;
 mod spread;
 mod stream;
 mod tasks;
@@ -59,19 +62,7 @@ enum Bench {
     Here(here::Args),
     All(all::Args),
     #[command(hide = true)]
-    Play(here::play::Args),
-    #[command(hide = true)]
-    MakeFiles(tasks::coalesce::Args),
-    #[command(hide = true)]
-    Worker(worker::Args),
-    #[command(hide = true)]
-    Storm(idle::storm::Args),
-    #[command(hide = true)]
-    FileSide(file::side::Args),
-    #[command(hide = true)]
-    RpcServer(rpc::side::ServerArgs),
-    #[command(hide = true)]
-    RpcClient(rpc::side::ClientArgs),
+    Part(child::Args),
 }
 
 const FAILURE: u8 = 1;
@@ -112,18 +103,12 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Delegate(args) => delegate::delegate(args),
         Bench::Idle(args) => idle::idle(args),
-        Bench::Storm(args) => idle::storm::storm(args),
         Bench::File(args) => file::file(args),
-        Bench::FileSide(args) => file::side::work(args),
         Bench::Rpc(args) => rpc::rpc(args),
         Bench::Tasks(args) => tasks::tasks(args),
         Bench::Here(args) => here::here(args),
         Bench::All(args) => all::all(args),
-        Bench::Play(args) => here::play::play(args),
-        Bench::MakeFiles(args) => tasks::coalesce::make(args),
-        Bench::Worker(args) => worker::work(args),
-        Bench::RpcServer(args) => rpc::side::serve(args),
-        Bench::RpcClient(args) => rpc::side::send(args),
+        Bench::Part(args) => child::play(args),
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::{
     cell::Cell,
-    fmt, fs,
-    str::FromStr,
+    fs,
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::core_time::{idle_time, own_core};
 
@@ -32,7 +31,7 @@ struct Start {
 }
 
 /// Cost of a run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Sample {
     pub(crate) wall_ns: u64,
     pub(crate) cpu_ns: u64,
@@ -44,24 +43,6 @@ pub(crate) struct Sample {
     pub(crate) rss: u64,
     /// Packets of the connection that sent most by those of the one that sent least, thousandths.
     pub(crate) unfairness: u64,
-}
-
-impl fmt::Display for Sample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { wall_ns, cpu_ns, core_ns, growth, rss, unfairness } = self;
-        write!(f, "{wall_ns} {cpu_ns} {core_ns} {growth} {rss} {unfairness}")
-    }
-}
-
-impl FromStr for Sample {
-    type Err = anyhow::Error;
-
-    fn from_str(line: &str) -> anyhow::Result<Self> {
-        let mut numbers = line.split(' ').map(str::parse);
-        let mut next = || numbers.next().context("six numbers")?.context("a number");
-        let (wall_ns, cpu_ns, core_ns) = (next()?, next()?, next()?);
-        Ok(Self { wall_ns, cpu_ns, core_ns, growth: next()?, rss: next()?, unfairness: next()? })
-    }
 }
 
 impl Meter {
@@ -122,17 +103,6 @@ fn rss() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn samples_survive_the_pipe() {
-        let sample: Sample = "1 2 3 4 5 6".parse().expect("a sample");
-        assert_eq!((sample.wall_ns, sample.cpu_ns, sample.core_ns), (1, 2, 3));
-        assert_eq!((sample.growth, sample.rss, sample.unfairness), (4, 5, 6));
-        assert_eq!(sample.to_string(), "1 2 3 4 5 6");
-        for line in ["", "1 2", "1 2 3 x"] {
-            assert!(line.parse::<Sample>().is_err(), "{line}");
-        }
-    }
 
     #[test]
     fn memory_that_is_touched_after_a_tenth_of_a_run_is_growth() {

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use clap::builder::RangedU64ValueParser;
+use clap::{ValueEnum, builder::RangedU64ValueParser};
+
+use crate::rounds::too_late;
 
 /// Options of every bench.
 #[derive(clap::Args, Clone, Debug)]
@@ -36,16 +38,36 @@ impl Common {
 
     /// When the last case begins; `quick` after the start with --quick. With --within, as much of
     /// that as `quick` is of the `whole` of --quick.
-    pub(crate) fn end(&self, quick: Duration, whole: Duration) -> Option<Instant> {
+    pub(crate) fn end(&self, quick: Duration, whole: Duration) -> Deadline {
         let within = self.within.map(|within| within.mul_f64(quick.div_duration_f64(whole)));
-        let time = within.or_else(|| self.quick.then_some(quick))?;
-        Some(Instant::now() + time)
+        let time = within.or_else(|| self.quick.then_some(quick));
+        Deadline(time.map(|time| Instant::now() + time))
     }
 
     /// Rounds of a case that usually has so many.
     pub(crate) fn rounds_or(&self, usual: usize) -> usize {
         self.rounds.unwrap_or(usual)
     }
+}
+
+/// When nothing more is begun; by default there is no such time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deadline(pub(crate) Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn is_over(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Says why nothing more is begun.
+    pub(crate) fn check(self) -> Result<(), String> {
+        if self.is_over() { Err(too_late()) } else { Ok(()) }
+    }
+}
+
+/// A value as the command line has it.
+pub(crate) fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// How the names of cases begin that are measured; without any all are.
@@ -72,19 +94,11 @@ impl Only {
 }
 
 /// A number that is one of these.
-///
-/// # Errors
-///
-/// A text that names them.
 pub(crate) fn one_of(known: &[usize], text: &str) -> Result<usize, String> {
     named(known, text, usize::to_string)
 }
 
 /// A size that is one of these, as it is called in the cases.
-///
-/// # Errors
-///
-/// A text that names them.
 pub(crate) fn size_of(known: &[usize], text: &str) -> Result<usize, String> {
     named(known, text, |size| size_name(*size))
 }
@@ -104,10 +118,6 @@ pub(crate) fn size_name(size: usize) -> String {
 }
 
 /// A time as `120ms` or `2s`.
-///
-/// # Errors
-///
-/// A text that says so.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

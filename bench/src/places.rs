@@ -64,7 +64,8 @@ impl Places {
 }
 
 impl Place {
-    fn create(dir: &Path) -> anyhow::Result<Self> {
+    /// Makes one below `dir`.
+    pub(crate) fn create(dir: &Path) -> anyhow::Result<Self> {
         let failed = || format!("a folder in {}", dir.display());
         let folder = Scratch::create_in(dir).with_context(failed)?;
         Ok(Self { name: machine::file_system(dir), folder })

@@ -2,11 +2,13 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     os::fd::AsFd,
-    process::Child,
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use anyhow::{Context as _, ensure};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -67,6 +69,34 @@ pub(crate) fn end_with_this(
         // It may have been killed already.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     }
+}
+
+/// Runs a command to its end; returns what it printed.
+///
+/// # Errors
+///
+/// It cannot be started, or fails: the first line of its standard error.
+pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().with_context(|| name.clone())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = said.lines().next().unwrap_or("it said nothing");
+    ensure!(output.status.success(), "{name}: {}: {why}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// CPU time of all children that were waited for.
+pub(crate) fn cpu_of_children() -> Duration {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: there is room for the answer.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
+    // SAFETY: numbers, which may all be zero.
+    let usage = unsafe { usage.assume_init() };
+    let time = |time: libc::timeval| {
+        let micros = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec);
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 /// Waits until something can be read or has ended, for `time` at the most; returns whether it can.

@@ -1,10 +1,7 @@
 //! `kakehi-bench rpc`: a client streams packets to a server that writes them, after chapter 3 of
 //! the 2024 thesis; what its one thread reaches, against what network and storage allow.
 //!
-//! The server does three things: `request` receives packets and drops them, `file` writes without a
-//! network, `integrated` does both. From their times follows what one thread can reach at best:
-//!
-//! `limit = min(file, request, 1 / (CPU time of request + CPU time of file))`
+//! What the rows and their yardsticks `limit` and `bound` are is told in docs/reference/bench.md.
 //!
 //! CPU time is here what the server's core was busy with, on which it is kept: a process is told
 //! its own time and that of the interrupts that found it running, but nobody's of those that found
@@ -12,30 +9,12 @@
 //! `integrated` one core does it all. Where no core is kept, CPU time is the process's. Without
 //! root the kernel tells idle time in hundredths of a second, so `--quick` is then imprecise.
 //!
-//! `file` has 4 MiB under way, `integrated` 8 MiB on the way to a disk, of which half is being
-//! written at a time, while the rest is received, and to memory 2 MiB over TCP and 4 MiB over UCX.
-//! Each is at least 8 packets.
-//!
-//! A second yardstick owes our programs nothing but `request`: `bound = min(fio's io_uring at its
-//! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is
-//! faster. `psync` is a server of one thread and blocking calls that
-//! reads and writes up to 1 MiB at a time; `glommio` serves as the thesis did
-//! (a task per packet, all awaited before more are taken in), `tokio` with `spawn_blocking`,
-//! `compio` with a task per packet.
-//!
 //! The file is there before, in its whole length, and is written over and over from its start,
 //! past the page cache where the file system can. All programs speak `packet`. A round runs every
 //! program once, each in processes of its own, client and server on a core each, and the next round
-//! in the opposite order. No two runs of a network or a disk on a shared machine are the same, so
-//! `request`, `integrated`, `file`, and `connections` have several turns in a round: `limit` and
-//! `best` are compared turn by turn, everything else with the median of the round's turns. Fio's
-//! best depth is the one whose median is. Where programs wait, they sleep: CPU times are of work
-//! alone, and the rates need a machine with nothing else to do. Whether memory grows is measured in
-//! one long run.
-//!
-//! A ratio is the median of what was measured side by side, between the ends of the interval that
-//! holds it with 95 %, of fewer than six values between their ends. The ratio by the least of
-//! several is the largest of the ratios by each.
+//! in the opposite order. What is compared is measured side by side, and fio's best depth is the
+//! one whose median is. Where programs wait, they sleep: CPU times are of work alone, and the rates
+//! need a machine with nothing else to do.
 //!
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
@@ -43,7 +22,6 @@
 //! In `connections` all clients together have at most 1,536 packets on the way: each its share, or
 //! 64 if that is more, for which it then waits in line. The buffers of these packets, and the
 //! stages of what is received ahead, all clients share, and they take turns to be received from.
-//! What one more client costs the server is the row `memory`.
 
 mod answers;
 mod cells;
@@ -60,17 +38,13 @@ pub(crate) mod side;
 mod ucx;
 
 use self::packet::Transport;
-pub(crate) use self::run::name;
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    files::{self, Places},
+    files::Places,
     machine::{self, Cores, Machine},
-    options::{Common, Only},
+    options::{Common, Deadline, Only},
     report::Report,
 };
 
@@ -112,7 +86,7 @@ struct Effort {
     /// Depths that fio tries: in packets of less than 32 KiB, and in others.
     depths: [&'static [u32]; 2],
     /// No case is begun after this.
-    end: Option<Instant>,
+    end: Deadline,
 }
 
 impl Effort {
@@ -146,24 +120,14 @@ impl Effort {
     fn by_size<T>([small, large]: [T; 2], size: usize) -> T {
         if size < 32 << 10 { small } else { large }
     }
-
-    /// True if no further case is begun.
-    fn is_used_up(&self) -> bool {
-        self.end.is_some_and(|end| Instant::now() >= end)
-    }
 }
 
 /// Runs the bench and prints what it found.
 pub(crate) fn rpc(args: &Args) -> anyhow::Result<()> {
     let cores = Cores::find();
     let effort = Effort::of(args);
-    let mut machine = Machine::find(cores);
-    for (name, folder) in [("dir", &*args.dir), ("memory", files::MEMORY.as_ref())] {
-        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
-    }
-    machine.idle = "park";
-    let (rows, ratios) = (Vec::new(), Vec::new());
-    let mut report = Report { bench: "rpc", machine, rounds: effort.rounds, rows, ratios };
+    let machine = Machine { idle: "park", ..Machine::with(cores, &args.dir) };
+    let mut report = Report::new("rpc", machine, effort.rounds);
     let transport = args.transport;
     match if transport == Transport::Ucx { ucx::probe() } else { Ok(()) } {
         Ok(()) => {

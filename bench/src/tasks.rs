@@ -15,10 +15,11 @@ use std::{
 };
 
 use crate::{
-    machine::{self, Cores, Machine},
-    options::{Common, Only},
-    places::{MEMORY, Place, Places},
+    machine::{self, Machine},
+    options::{Common, Deadline, Only},
+    places::{Place, Places},
     report::Report,
+    rounds::{Rounds, spread},
     spread::Spread,
 };
 
@@ -60,7 +61,7 @@ struct Effort {
     /// Bytes that one side writes in a round.
     volume: usize,
     /// No case is begun after this.
-    end: Option<Instant>,
+    end: Deadline,
     /// No round of a case is begun after this, but the first.
     case: Duration,
 }
@@ -89,7 +90,7 @@ impl Effort {
                 write_rounds: 41,
                 volume: 512 << 20,
                 end,
-                case: if end.is_some() { CASE } else { Duration::MAX },
+                case: if end.0.is_some() { CASE } else { Duration::MAX },
             }
         }
     }
@@ -109,11 +110,9 @@ impl Effort {
         &self,
         rounds: usize,
         mut round: impl FnMut(usize) -> anyhow::Result<T>,
-    ) -> Result<Vec<T>, String> {
+    ) -> Rounds<T> {
+        self.end.check()?;
         let start = Instant::now();
-        if self.end.is_some_and(|end| start >= end) {
-            return Err("the time was used up".to_owned());
-        }
         let mut times = Vec::new();
         while times.len() < rounds && (times.is_empty() || start.elapsed() < self.case) {
             times.push(round(times.len()).map_err(|why| format!("{why:#}"))?);
@@ -125,13 +124,9 @@ impl Effort {
 /// Runs the bench and prints what it found.
 pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     let effort = Effort::of(args);
-    let mut machine = Machine::find(None::<Cores>);
+    let mut machine = Machine::with(None, &args.dir);
     (machine.idle, machine.pinning) = ("no daemon", "none".to_owned());
-    for (name, folder) in [("dir", &*args.dir), ("memory", MEMORY.as_ref())] {
-        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
-    }
-    let (rows, ratios) = (Vec::new(), Vec::new());
-    let mut report = Report { bench: "tasks", machine, rounds: effort.rounds, rows, ratios };
+    let mut report = Report::new("tasks", machine, effort.rounds);
     let places = Places::create(&args.dir)?;
     create::measure_most(&mut report, &places, &effort);
     write::measure(&mut report, &places, &effort);
@@ -163,15 +158,11 @@ fn compare(
 }
 
 /// Spreads of pairs of times: the sides in milliseconds, and the first divided by the second.
-fn spreads(times: &Result<Vec<(Duration, Duration)>, String>) -> [Result<Spread, String>; 3] {
-    let of = |value: &dyn Fn(&(Duration, Duration)) -> f64| {
-        let times = times.as_ref().map_err(String::clone)?;
-        Spread::of(times.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
-    };
+fn spreads(times: &Rounds<(Duration, Duration)>) -> [Result<Spread, String>; 3] {
     let ms = |time: &Duration| time.as_secs_f64() * 1e3;
     [
-        of(&|(plain, _)| ms(plain)),
-        of(&|(_, ours)| ms(ours)),
-        of(&|(plain, ours)| plain.as_secs_f64() / ours.as_secs_f64()),
+        spread(times, |(plain, _)| ms(plain)),
+        spread(times, |(_, ours)| ms(ours)),
+        spread(times, |(plain, ours)| plain.div_duration_f64(*ours)),
     ]
 }

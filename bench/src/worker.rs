@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead as _, Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     os::fd::RawFd,
     time::{Duration, Instant},
 };
@@ -19,33 +19,21 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-use crate::job::{Answer, Job, Sample, Verb};
+use crate::{
+    child::serve,
+    job::{Job, Sample, Verb},
+};
 
 const PAGE: usize = 4096;
 /// Pages among which a sample's buffer begins.
 const PLACES: usize = 64;
 const SEED: u64 = 0x6b61_6b65_6869;
 
-/// Runs one measurement after the other, for kakehi-bench itself.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// The core to stay on.
-    #[arg(long)]
-    core: Option<usize>,
-}
-
-/// Answers the jobs on standard input until it ends.
-pub(crate) fn work(args: &Args) -> anyhow::Result<()> {
-    pin(args.core)?;
+/// Does the jobs on standard input until it ends, on this core if one is named.
+pub(crate) fn work(core: Option<usize>) -> anyhow::Result<()> {
+    pin(core)?;
     let mut worker = Worker { buffer: Vec::new() };
-    for line in io::stdin().lock().lines() {
-        let done = line?.parse().and_then(|job| worker.run(&job));
-        let answer = Answer(done.map_err(|why| format!("{why:#}")));
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{answer}")?;
-        stdout.flush()?;
-    }
-    Ok(())
+    serve(|job| worker.run(job))
 }
 
 /// Keeps the calling thread on one core, if one is named.

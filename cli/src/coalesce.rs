@@ -5,7 +5,6 @@
 //! folder below its root in a multifile for all of them.
 
 use std::{
-    collections::BTreeSet,
     ffi::OsStr,
     fmt,
     path::{Path, PathBuf},
@@ -16,8 +15,7 @@ use daemon::Coalesce;
 
 use crate::{
     failure::Failure,
-    remote::{Maps, real},
-    settings::Rules,
+    remote::{Maps, pairs, real},
 };
 
 /// Name of the server of a run's own node.
@@ -39,19 +37,7 @@ impl FromStr for Coalesced {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split(Rules::SEPARATOR).filter(|part| !part.is_empty());
-        let pair = |part: &str| match part.split_once('=') {
-            Some((local, file)) if !local.is_empty() && !file.is_empty() => {
-                Ok((PathBuf::from(local), PathBuf::from(file)))
-            }
-            _ => Err(format!("'{part}' is not LOCAL=FILE, for example 'ckpt=ckpt.sion'")),
-        };
-        let pairs = parts.map(pair).collect::<Result<Vec<_>, _>>()?;
-        let mut locals = BTreeSet::new();
-        match pairs.iter().find(|(local, _)| !locals.insert(local)) {
-            Some((local, _)) => Err(format!("'{}' is coalesced twice", local.display())),
-            None => Ok(Self(pairs)),
-        }
+        pairs(text, "LOCAL=FILE, for example 'ckpt=ckpt.sion'", "coalesced").map(Self)
     }
 }
 

@@ -126,10 +126,6 @@ impl Config {
 
     /// Settings that another process has loaded and passed on by [`variables`](Self::variables):
     /// files are not read again.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load).
     pub(crate) fn told(environment: &Environment, flags: &Flags) -> Result<Self, Failure> {
         Self::finish(Layers::default(), environment, flags)
     }

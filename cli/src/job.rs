@@ -92,10 +92,6 @@ impl Job {
 
     /// The job of a server, which is none of the launcher's: its programs want a daemon of their
     /// own on a node that serves, too.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
     pub(crate) fn of_server(config: &Config, environment: &Environment) -> Result<Self, Failure> {
         let name = own_name(config)?.unwrap_or_else(|| process::id().to_string());
         Self::named(name, config, environment)

@@ -64,10 +64,6 @@ pub(crate) fn find(config: &Config) -> Result<PathBuf, Failure> {
 }
 
 /// The file of this program, by which it finds its library and starts daemons.
-///
-/// # Errors
-///
-/// `Failure` where /proc is not mounted.
 pub(crate) fn own_program() -> Result<PathBuf, Failure> {
     env::current_exe().map_err(|why| {
         let advice = "mount /proc, or run the program without delegation: KAKEHI_DISABLE=1";

@@ -15,6 +15,7 @@ mod environment;
 mod failure;
 mod finding;
 mod folders;
+mod html;
 mod image;
 mod job;
 mod jobs;

@@ -31,7 +31,7 @@ use std::{
 
 use multifile::{
     Argument, Disk, Error, Growing, Peek, Reader, TaskReader, catalogue::records_at, error::Cause,
-    name,
+    keyval::Records, name,
 };
 use rustix::{
     fs::{FlockOperation, flock},
@@ -108,6 +108,33 @@ pub(crate) fn stream(
     task: usize,
 ) -> Result<TaskReader<File>, Failure> {
     reader.stream(task).map_err(|why| task_failure(path, task, why))
+}
+
+/// The key-value records of task `task` of the multifile at `path`.
+pub(crate) fn records(
+    reader: &Reader<File>,
+    path: &Path,
+    task: usize,
+) -> Result<Records<File>, Failure> {
+    reader.records(task).map_err(|why| task_failure(path, task, why))
+}
+
+/// Refuses a flag about key-value records where the streams are none.
+fn check_records(reader: &Reader<File>, path: &Path, flag: &str) -> Result<(), Failure> {
+    if reader.has_records() {
+        return Ok(());
+    }
+    let why = "its streams hold no key-value records";
+    Err(Failure::usage(path.display(), why, format_args!("leave out {flag}")))
+}
+
+/// Fails for the first of these tasks, of which one cannot be read.
+fn check_readable(
+    reader: &Reader<File>,
+    path: &Path,
+    mut tasks: impl Iterator<Item = usize>,
+) -> Result<(), Failure> {
+    tasks.try_for_each(|task| stream(reader, path, task).map(drop))
 }
 
 /// Length of the stream of task `task` in bytes; 0 when it cannot be read, because there is no such

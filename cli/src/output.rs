@@ -20,6 +20,15 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Prints a document as JSON, or as this text.
+pub(crate) fn show(
+    as_json: bool,
+    document: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    if as_json { print_json(document) } else { print(&text()) }
+}
+
 /// Prints `document` as one JSON document.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print(&json(document)?)

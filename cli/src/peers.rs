@@ -72,10 +72,6 @@ pub(crate) fn check_coalesced(config: &Config) -> Result<(), Failure> {
 }
 
 /// Returns both parts of a daemon that coalesces files of its own node: a server, and its client.
-///
-/// # Errors
-///
-/// The folder for it cannot be made.
 pub(crate) fn own(config: &Config, job: &Job) -> Result<Option<(Remote, Serving)>, Failure> {
     if config.coalesced.0.is_empty() {
         return Ok(None);

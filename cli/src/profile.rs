@@ -90,10 +90,6 @@ impl Target {
 
 impl Report {
     /// Begins the report that will be at `path`.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be written.
     pub(crate) fn begin(path: &Path) -> Result<Self, Failure> {
         let target = Target::begin(path, "--report")?;
         Ok(Self { target, began: Instant::now(), began_ns: monotonic_ns() })
@@ -105,10 +101,6 @@ impl Report {
     }
 
     /// Writes the page.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be written.
     pub(crate) fn end(self, records: &[u8], job: &Job<'_>) -> Result<(), Failure> {
         let time = self.began.elapsed();
         let records = Records::read(records);

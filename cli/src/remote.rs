@@ -158,27 +158,36 @@ impl FromStr for Maps {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split(Rules::SEPARATOR).filter(|part| !part.is_empty());
-        let map = |part: &str| {
-            let (local, remote) = part
-                .split_once('=')
-                .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
-                .ok_or_else(|| format!("'{part}' is not LOCAL=REMOTE, for example 'out=/run1'"))?;
-            if remote.contains(RESERVED) {
-                return Err(format!("'{part}' has one of * ? ; = in a folder's name"));
+        let maps = pairs(text, "LOCAL=REMOTE, for example 'out=/run1'", "mapped")?;
+        for (_, remote) in &maps {
+            let told = remote.display();
+            if !is_plain_text(remote) {
+                return Err(format!("'{told}' has one of * ? ; = in a folder's name"));
             }
-            if Path::new(remote).components().any(|name| name == Component::ParentDir) {
-                return Err(format!("'{part}' has a '..' on the server's side"));
+            if remote.components().any(|name| name == Component::ParentDir) {
+                return Err(format!("'{told}' has a '..' on the server's side"));
             }
-            Ok((PathBuf::from(local), PathBuf::from(remote)))
-        };
-        let maps = parts.map(map).collect::<Result<Vec<_>, _>>()?;
-        let mut locals = BTreeSet::new();
-        match maps.iter().find(|(local, _)| !locals.insert(local)) {
-            Some((local, _)) => Err(format!("'{}' is mapped twice", local.display())),
-            None => Ok(Self(maps)),
         }
+        Ok(Self(maps))
     }
+}
+
+/// The pairs of a list; `form` is what each looks like, and `twice` what no folder may be twice.
+pub(crate) fn pairs(
+    text: &str,
+    form: &str,
+    twice: &str,
+) -> Result<Vec<(PathBuf, PathBuf)>, String> {
+    let mut pairs: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for part in text.split(Rules::SEPARATOR).filter(|part| !part.is_empty()) {
+        let pair = part.split_once('=').filter(|(one, other)| !one.is_empty() && !other.is_empty());
+        let (local, other) = pair.ok_or_else(|| format!("'{part}' is not {form}"))?;
+        if pairs.iter().any(|(known, _)| known == Path::new(local)) {
+            return Err(format!("'{local}' is {twice} twice"));
+        }
+        pairs.push((local.into(), other.into()));
+    }
+    Ok(pairs)
 }
 
 impl Maps {

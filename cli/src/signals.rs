@@ -46,10 +46,6 @@ const REPEATED: Duration = Duration::from_secs(1);
 /// witness has got, too; without one, and until there is one, a signal may come twice. Signals
 /// that this process was started to ignore, as by `nohup`, it goes on to ignore, and so does the
 /// program. Once that has ended they do to this process what they do to any.
-///
-/// # Errors
-///
-/// As starting and waiting give them.
 pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
     // Caught before the program starts, so that none is missed; exec resets the handlers.
     let caught: Vec<_> = heeded(&PASSED_ON).copied().collect();
@@ -155,10 +151,6 @@ fn note(stop: &Mutex<Stop>, change: impl FnOnce(&mut Stop)) {
 
 /// Has a daemon outlive what schedulers send to all processes of a job, for the programs among
 /// them: SIGUSR1 or SIGUSR2 to have them checkpoint, SIGHUP.
-///
-/// # Errors
-///
-/// As `sigaction(2)`.
 pub(crate) fn outlive(signals: &[i32]) -> Result<(), Failure> {
     let registered =
         signals.iter().try_for_each(|signal| flag::register(*signal, Arc::default()).map(drop));

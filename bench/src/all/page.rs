@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Name, PARTS,
+    Name,
     figures::{Figure, Kind, SOURCES, Source},
-    plot::{self, Line, escaped, short},
+    plot::{self, Line, short},
     results::{Case, Match, Results, number},
     shown,
 };
-use crate::spread::Spread;
+use crate::{html::escaped, options::word, spread::Spread};
 
 /// That of the page of `kakehi run --report`, and what this one has more.
 const STYLE: [&str; 2] =
@@ -88,7 +88,7 @@ fn figure_text(figure: &Figure, results: Option<&Results>) -> String {
          Here: <code>kakehi bench {}</code>.</p>\n",
         escaped(figure.title),
         escaped(figure.reported),
-        PARTS.iter().find(|part| part.name == figure.bench).map_or("", |part| part.name.word()),
+        word(figure.bench),
     )
 }
 
@@ -248,14 +248,14 @@ fn cases(found: &Found) -> String {
             Some(why) => format!("<p>{}</p>", escaped(why)),
             None => heads(&rows),
         };
-        text += &format!("<details><summary>{}</summary>{table}</details>\n", name.word());
+        text += &format!("<details><summary>{}</summary>{table}</details>\n", word(*name));
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::PARTS, *};
 
     fn found(tasks: &str) -> Vec<(Name, Results)> {
         let of = |part: &super::super::Part| match part.name {

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::spread::Spread;
+use crate::{
+    html::{escaped, label, svg},
+    spread::Spread,
+};
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 280.0;
@@ -80,7 +83,7 @@ pub(super) fn lines(
             "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{}\" y2=\"{at:.1}\"/>",
             WIDTH - RIGHT
         );
-        body += &text(LEFT - 6.0, at + 4.0, "right", &short(mark));
+        body += &label(LEFT - 6.0, at + 4.0, "right", &short(mark));
     }
     let mut marks: Vec<_> = points().map(|point| point.0).collect();
     marks.sort_by(f64::total_cmp);
@@ -89,7 +92,7 @@ pub(super) fn lines(
     for mark in marks {
         let at = x.place(mark);
         if at - last > 44.0 {
-            body += &text(at, HEIGHT - FOOT + 15.0, "middle", &x_shown(mark));
+            body += &label(at, HEIGHT - FOOT + 15.0, "middle", &x_shown(mark));
             last = at;
         }
     }
@@ -98,8 +101,8 @@ pub(super) fn lines(
         "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{foot}\" x2=\"{}\" y2=\"{foot}\"/>",
         WIDTH - RIGHT
     );
-    body += &text(LEFT, TOP - 10.0, "", y_name);
-    body += &text(f64::midpoint(LEFT, WIDTH - RIGHT), HEIGHT - 6.0, "middle", x_name);
+    body += &label(LEFT, TOP - 10.0, "", y_name);
+    body += &label(f64::midpoint(LEFT, WIDTH - RIGHT), HEIGHT - 6.0, "middle", x_name);
     for (index, line) in lines.iter().enumerate() {
         body += &drawn(line, index % COLOURS, &x, &y);
     }
@@ -150,7 +153,7 @@ fn names(lines: &[Line], y: &Axis) -> String {
         let at = at.max(below + NAME).min((HEIGHT - room).max(below + NAME));
         below = at;
         let colour = index % COLOURS;
-        body += &text(WIDTH - RIGHT + 8.0, at + 4.0, &format!("name c{colour}"), &line.name);
+        body += &label(WIDTH - RIGHT + 8.0, at + 4.0, &format!("name c{colour}"), &line.name);
     }
     body
 }
@@ -166,18 +169,18 @@ pub(super) fn grid(
     let all = rows.iter().flat_map(|row| columns.iter().filter_map(|column| value(column, row)));
     let medians: Vec<_> = all.map(|spread| spread.median).collect();
     let axis = Axis::of(medians.iter().copied(), [0.08, 0.85], false);
-    let mut body = text(LEFT, 12.0, "", &format!("{x_name}; down: {y_name}"));
+    let mut body = label(LEFT, 12.0, "", &format!("{x_name}; down: {y_name}"));
     for (index, column) in columns.iter().enumerate() {
         let at = LEFT + CELL.0 * (index as f64 + 0.5);
-        body += &text(at, 28.0, "middle", column);
+        body += &label(at, 28.0, "middle", column);
     }
     for (row_index, row) in rows.iter().enumerate() {
         let top = 34.0 + CELL.1 * row_index as f64;
-        body += &text(LEFT - 6.0, top + CELL.1 / 2.0 + 4.0, "right", row);
+        body += &label(LEFT - 6.0, top + CELL.1 / 2.0 + 4.0, "right", row);
         for (index, column) in columns.iter().enumerate() {
             let left = LEFT + CELL.0 * index as f64;
             let Some(spread) = value(column, row) else {
-                body += &text(left + CELL.0 / 2.0, top + 17.0, "middle", "-");
+                body += &label(left + CELL.0 / 2.0, top + 17.0, "middle", "-");
                 continue;
             };
             let shade = if medians.len() > 1 { axis.place(spread.median) } else { 0.3 };
@@ -193,7 +196,7 @@ pub(super) fn grid(
                 short(spread.max),
             )
             .ok();
-            body += &text(left + CELL.0 / 2.0, top + 17.0, class, &short(spread.median));
+            body += &label(left + CELL.0 / 2.0, top + 17.0, class, &short(spread.median));
         }
     }
     svg(grid_width(columns.len()), 40.0 + CELL.1 * rows.len() as f64, title, &body)
@@ -202,19 +205,6 @@ pub(super) fn grid(
 /// The width of a grid of so many columns: its first line has room.
 pub(super) fn grid_width(columns: usize) -> f64 {
     (LEFT + CELL.0 * columns as f64).max(300.0)
-}
-
-/// A picture, with a text for who does not see it. It is never wider than drawn.
-fn svg(width: f64, height: f64, title: &str, body: &str) -> String {
-    format!(
-        "<svg viewBox=\"0 0 {width:.0} {height:.0}\" style=\"max-width:{width:.0}px\" role=\"img\" \
-         aria-label=\"{0}\"><title>{0}</title>{body}</svg>\n",
-        escaped(title)
-    )
-}
-
-fn text(x: f64, y: f64, class: &str, text: &str) -> String {
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>", escaped(text))
 }
 
 /// A number with three digits.
@@ -237,22 +227,6 @@ fn digits(value: f64) -> String {
         _ => format!("{value:.4}"),
     };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// Text as HTML has it.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            c if c.is_control() => out.push('?'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -7,15 +7,16 @@ use super::{
         Where::{self, Disk, Memory},
         to_read, to_write,
     },
-    sides::{Bench, HYBRID, Idle, Players, Samples, per_call, ratio, spread},
+    sides::{Bench, HYBRID, Idle, Players, Samples, per_call, ratio},
 };
 use crate::{
     job::{
         Job,
         Verb::{self, Burst, Read, Write},
     },
-    options::{Only, size_name},
+    options::{Only, size_name, word},
     report::Report,
+    rounds::spread,
 };
 
 const KIB: usize = 1 << 10;
@@ -158,7 +159,8 @@ impl Bench<'_> {
 
 /// The names of a side's row and ratio; `native` has the row alone.
 fn names(side: &str, (verb, size, place): Cell, place_name: &str, idle: Idle) -> [String; 2] {
-    let (start, idle) = (format!("{verb}/{}/{side}", size_name(size)), idle_suffix(side, idle));
+    let (start, idle) =
+        (format!("{}/{}/{side}", word(verb), size_name(size)), idle_suffix(side, idle));
     let kind = ratio_suffix(side, (verb, size, place), place_name);
     [format!("{start}/{place_name}{idle}"), format!("{start}{kind}{idle}")]
 }
@@ -193,7 +195,7 @@ mod tests {
         let name = |side, cell: Cell| {
             let place = if cell.2 == Disk { "ext4" } else { "tmpfs" };
             let kind = ratio_suffix(side, cell, place);
-            format!("{}/{}/{side}{kind}", cell.0, size_name(cell.1))
+            format!("{}/{}/{side}{kind}", word(cell.0), size_name(cell.1))
         };
         for (expected, side, cell) in [
             ("write/4KiB/hybrid/sustained", "hybrid", (Write, 4 * KIB, Disk)),
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!(found.len(), 36);
         for size in (0..9).map(|step| (4 * KIB) << (2 * step)) {
             for (verb, place) in [(Write, Disk), (Read, Disk), (Write, Memory), (Read, Memory)] {
-                assert!(found.contains(&(verb, size, place)), "{verb} {size} {place:?}");
+                assert!(found.contains(&(verb, size, place)), "{verb:?} {size} {place:?}");
             }
         }
     }

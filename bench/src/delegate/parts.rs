@@ -28,7 +28,7 @@ use shm::{
 use uring::{Events, SystemClock};
 use wire::{Entry, Phase, Reply, Request};
 
-use crate::{machine::Cores, report::Report, spread::Spread, worker::pin};
+use crate::{machine::Cores, report::Report, rounds::spread, spread::Spread, worker::pin};
 
 /// Requests timed together: short enough that most are not disturbed.
 const BATCH: u32 = 500;
@@ -62,7 +62,7 @@ pub(super) fn measure(rounds: usize, cores: Option<Cores>) -> Parts {
     let text = |why: anyhow::Error| format!("{why:#}");
     let rounds = |time: &dyn Fn() -> anyhow::Result<f64>| {
         let times: anyhow::Result<Vec<f64>> = (0..rounds).map(|_| time()).collect();
-        Spread::of(times.map_err(text)?).ok_or_else(|| "no round was run".to_owned())
+        spread(&times.map_err(text), |time| *time)
     };
     let dispatch = rounds(&|| Ok(alone()));
     let crossing =

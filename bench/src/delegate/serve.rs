@@ -1,17 +1,14 @@
 //! A server that many processes stream into: `kakehi run --remote` into `kakehi serve`, both as a
 //! user starts them, on one machine.
 //!
-//! Sixteen processes write a file each below a mapped folder (`kakehi`). What a server can reach at
-//! best, after chapter 3 of the 2024 thesis, follows from what so many processes stream into a
-//! program that drops everything (`receive`), and from what they write to the file system itself
-//! (`write`):
+//! What a server can reach at best, after chapter 3 of the 2024 thesis, follows from what as many
+//! processes stream into a program that drops everything, and from what they write to the file
+//! system itself:
 //!
 //! `limit = min(receive, write, 1 / (CPU time of receive + CPU time of write))`
 //!
 //! CPU time is the receiver's, without those who send, and the writers'. On one machine the clients
-//! and their daemon take cores from the server, and the sender alone from the receiver: the ratio
-//! `:limit` is our rate by the limit, and `:core` is what the server moves in a second of its CPU
-//! time, by the last term.
+//! and their daemon take cores from the server, and the sender alone from the receiver.
 
 use std::{
     ffi::OsStr,
@@ -32,12 +29,14 @@ use rustix::{
 
 use super::{
     volumes::{Volume, succeed},
-    whole::{Extent, IDLE, Setting, Tools, children},
+    whole::{Extent, IDLE, Setting, Tools},
 };
 use crate::{
     kakehi::{Daemon, Environment},
     options::{Only, size_name},
+    process::cpu_of_children,
     report::Report,
+    rounds::{Rounds, spread},
     scratch::Scratch,
     spread::Spread,
 };
@@ -156,19 +155,13 @@ impl Pair {
     }
 
     /// Every side in turn, after one round that is not counted.
-    fn rounds(
-        &self,
-        tools: &Tools,
-        volume: &Volume,
-        load: Load,
-        extent: &Extent,
-    ) -> Result<Vec<Round>, String> {
+    fn rounds(&self, tools: &Tools, volume: &Volume, load: Load, extent: &Extent) -> Rounds<Round> {
         let mut rounds = Vec::new();
         for round in 0..=extent.rounds {
-            match extent.is_used_up() {
-                Some(why) if rounds.is_empty() => return Err(why),
-                Some(_) => break,
-                None => {}
+            match extent.end.check() {
+                Err(why) if rounds.is_empty() => return Err(why),
+                Err(_) => break,
+                Ok(()) => {}
             }
             let kakehi = self.stream(tools, load)?;
             let receive = receive(tools, load)?;
@@ -199,9 +192,9 @@ fn write(
 ) -> Result<Sample, String> {
     let mut command = tools.calls("write")?;
     command.args([load.size, load.bytes, CLIENTS].map(|number| number.to_string())).arg(file);
-    let (before, start) = (children(), Instant::now());
+    let (before, start) = (cpu_of_children(), Instant::now());
     succeed(command.envs(environment))?;
-    let (time, cpu) = (start.elapsed(), children().saturating_sub(before));
+    let (time, cpu) = (start.elapsed(), cpu_of_children().saturating_sub(before));
     let mut remove = Command::new("sh");
     remove.args(["-c", "rm -f \"$0\".*"]).arg(file).envs(environment);
     succeed(&mut remove)?;
@@ -276,11 +269,8 @@ fn drop_all(listener: &TcpListener) -> io::Result<(u64, f64)> {
     Ok((received, cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9))
 }
 
-fn say(report: &mut Report, name: &str, rounds: &Result<Vec<Round>, String>) {
-    let spread = |value: fn(&Round) -> f64| {
-        let rounds = rounds.as_ref().map_err(String::clone)?;
-        Spread::of(rounds.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
-    };
+fn say(report: &mut Report, name: &str, rounds: &Rounds<Round>) {
+    let spread = |value: fn(&Round) -> f64| spread(rounds, value);
     if rounds.is_err() {
         report.row(name, "MB/s", spread(|round| round.kakehi.rate));
         return;

@@ -12,6 +12,8 @@ use crate::{
     job::{Job, Sample, Verb},
     kakehi::{Daemon, Environment},
     machine::Cores,
+    options::word,
+    rounds::{self, Rounds},
     side::Side,
     spread::Spread,
 };
@@ -20,10 +22,11 @@ use crate::{
 const EVERYTHING: &str = "/**=delegate";
 
 /// The daemon's idle policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Idle {
     Park,
     Spin,
+    #[value(name = "poll-idle")]
     Poll,
 }
 
@@ -37,8 +40,8 @@ pub(super) struct Players {
 /// `hybrid` alone against `native`.
 pub(super) const HYBRID: Players = Players { hybrid: true, delegate: false };
 
-/// Samples of one side, one a round, or why there are none.
-pub(super) type Samples = Result<Vec<Sample>, String>;
+/// Samples of one side.
+pub(super) type Samples = Rounds<Sample>;
 
 /// The sides, once for each way round of the cores.
 pub(super) struct Bench<'a> {
@@ -83,7 +86,7 @@ impl<'a> Bench<'a> {
     /// every other round with the other way round of the cores. A side that does not take part has
     /// no sample.
     pub(super) fn measure(&mut self, effort: &Effort, job: &Job, players: Players) -> [Samples; 3] {
-        if let Some(why) = effort.is_used_up() {
+        if let Err(why) = effort.end.check() {
             return [(); 3].map(|()| Err(why.clone()));
         }
         let mut samples = [const { Samples::Ok(Vec::new()) }; 3];
@@ -147,12 +150,7 @@ impl Drop for Bench<'_> {
 
 impl Fleet {
     fn start(idle: Idle, places: &Places, cores: Option<Cores>) -> Self {
-        let name = match idle {
-            Idle::Park => "park",
-            Idle::Spin => "spin",
-            Idle::Poll => "poll-idle",
-        };
-        let daemon = Daemon::start(name, cores.map(|cores| cores.daemon));
+        let daemon = Daemon::start(&word(idle), cores.map(|cores| cores.daemon));
         let daemon = daemon.map_err(|why| format!("{why:#}"));
         let core = cores.map(|cores| cores.client);
         let environment = |rule| {
@@ -218,19 +216,10 @@ pub(super) fn per_call(
     job: &Job,
     time: impl Fn(&Sample) -> u64,
 ) -> Result<Spread, String> {
-    spread(samples, |sample| time(sample) as f64 / job.count as f64)
-}
-
-/// The spread of something computed from each sample.
-pub(super) fn spread(samples: &Samples, value: impl Fn(&Sample) -> f64) -> Result<Spread, String> {
-    let samples = samples.as_ref().map_err(String::clone)?;
-    Spread::of(samples.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
+    rounds::spread(samples, |sample| time(sample) as f64 / job.count as f64)
 }
 
 /// Time of `native` by time of `ours`, round by round.
 pub(super) fn ratio(native: &Samples, ours: &Samples) -> Result<Spread, String> {
-    let native = native.as_ref().map_err(String::clone)?;
-    let ours = ours.as_ref().map_err(String::clone)?;
-    let ratios = native.iter().zip(ours).map(|(n, o)| n.wall_ns as f64 / o.wall_ns as f64);
-    Spread::of(ratios).ok_or_else(|| "no round was run".to_owned())
+    rounds::ratio(native, ours, |sample| sample.wall_ns as f64)
 }

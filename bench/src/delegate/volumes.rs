@@ -8,7 +8,7 @@ use std::{
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use rustix::{
@@ -16,7 +16,7 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{machine, places::MEMORY, scratch::Scratch};
+use crate::{machine, places::MEMORY, process, scratch::Scratch};
 
 /// Sparse: it takes what is written.
 const IMAGE_LEN: u64 = 4 << 30;
@@ -93,14 +93,7 @@ fn live_apart() -> Result<(), String> {
 
 /// Runs a command to its end.
 pub(super) fn succeed(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
-    let output = output.map_err(|why| format!("{name}: {why}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{name}: {}", said.lines().next().unwrap_or("failed")))
+    process::succeed(command).map(drop).map_err(|why| format!("{why:#}"))
 }
 
 #[expect(clippy::print_stderr, reason = "a table does not say what its numbers are not worth")]

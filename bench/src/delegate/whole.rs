@@ -10,15 +10,16 @@ use std::{
 };
 
 use super::{
-    Effort, QUICK, QUICK_DIVISOR, QUICK_PROGRAMS,
+    QUICK, QUICK_DIVISOR, QUICK_PROGRAMS,
     volumes::{Volumes, succeed},
 };
 use crate::{
     kakehi::{Daemon, Environment},
-    options::{Common, Only},
+    options::{Common, Deadline, Only},
+    process::cpu_of_children,
     report::Report,
+    rounds::{Rounds, ratio, spread},
     scratch::Scratch,
-    spread::Spread,
 };
 
 const PREFIX: &str = "program";
@@ -87,7 +88,7 @@ const PREPARE: &str = "mkdir tree && cd tree && for d in $(seq 30); do mkdir $d 
 pub(super) struct Extent {
     pub(super) rounds: usize,
     pub(super) divisor: u64,
-    end: Option<Instant>,
+    pub(super) end: Deadline,
 }
 
 impl Extent {
@@ -99,11 +100,6 @@ impl Extent {
             false => Self { rounds: common.rounds_or(9), divisor: 1, end },
         }
     }
-
-    /// Why no further round is begun.
-    pub(super) fn is_used_up(&self) -> Option<String> {
-        Effort { rounds: 0, rounds_max: 0, volume: 0, end: self.end }.is_used_up()
-    }
 }
 
 /// Times of a run, ms.
@@ -113,7 +109,7 @@ struct Time {
     cpu: f64,
 }
 
-type Times = Result<Vec<Time>, String>;
+type Times = Rounds<Time>;
 
 /// True if any case is to be measured.
 pub(super) fn is_wanted(only: &Only) -> bool {
@@ -185,10 +181,9 @@ impl Tools {
         for round in 0..=extent.rounds {
             for (side, times) in SIDES.iter().zip(&mut times) {
                 let Ok(list) = times else { continue };
-                let run = match extent.is_used_up() {
-                    Some(why) if list.is_empty() => Err(why),
-                    Some(_) => continue,
-                    None => self.run(side, what, to, extent.divisor),
+                let run = match extent.end.check() {
+                    Err(_) if !list.is_empty() => continue,
+                    begun => begun.and_then(|()| self.run(side, what, to, extent.divisor)),
                 };
                 match run {
                     Ok(_) if round == 0 => {}
@@ -209,10 +204,10 @@ impl Tools {
         }
         fs::create_dir_all(to).map_err(|why| why.to_string())?;
         let daemon = || self.daemon.cpu_time().map_err(|why| format!("{why:#}"));
-        let (cpu, daemons, start) = (children(), daemon()?, Instant::now());
+        let (cpu, daemons, start) = (cpu_of_children(), daemon()?, Instant::now());
         let done = succeed(&mut command);
         let wall = start.elapsed();
-        let cpu = children().saturating_sub(cpu) + daemon()?.saturating_sub(daemons);
+        let cpu = cpu_of_children().saturating_sub(cpu) + daemon()?.saturating_sub(daemons);
         fs::remove_dir_all(to).map_err(|why| why.to_string())?;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         done.map(|()| Time { wall: ms(wall), cpu: ms(cpu) })
@@ -255,44 +250,19 @@ fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<Path
     Ok(made)
 }
 
-/// CPU time of all children that were waited for.
-pub(super) fn children() -> Duration {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: there is room for the answer.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
-    // SAFETY: numbers, which may all be zero.
-    let usage = unsafe { usage.assume_init() };
-    let time = |time: libc::timeval| {
-        let micros = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec);
-        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
-}
-
 fn say(report: &mut Report, name: &str, times: &[Times; 3]) {
     if let [Err(why), Err(_), _] = times {
         report.row(name, "ms", Err(why.clone()));
         return;
     }
-    let none = || "no round was run".to_owned();
     for (side, times) in SIDES.iter().zip(times) {
-        let spread = |value: fn(&Time) -> f64| {
-            let times = times.as_ref().map_err(String::clone)?;
-            Spread::of(times.iter().map(value)).ok_or_else(none)
-        };
-        report.row(format!("{name}/{side}"), "ms", spread(|time| time.wall));
+        report.row(format!("{name}/{side}"), "ms", spread(times, |time| time.wall));
         if times.is_ok() {
-            report.row(format!("{name}/{side}/cpu"), "ms", spread(|time| time.cpu));
+            report.row(format!("{name}/{side}/cpu"), "ms", spread(times, |time| time.cpu));
         }
     }
     let [native, kakehi, gather] = times;
-    let ratio = |by: &Times, value: fn(&Time) -> f64| {
-        let (by, ours) = (by.as_ref().map_err(String::clone)?, kakehi.as_ref());
-        let ours = ours.map_err(String::clone)?;
-        let ratios = by.iter().zip(ours).map(|(by, ours)| value(by) / value(ours));
-        Spread::of(ratios).ok_or_else(none)
-    };
-    report.ratio(name, ratio(native, |time| time.wall));
-    report.ratio(format!("{name}/cpu"), ratio(native, |time| time.cpu));
-    report.ratio(format!("{name}/gather"), ratio(gather, |time| time.wall));
+    report.ratio(name, ratio(native, kakehi, |time| time.wall));
+    report.ratio(format!("{name}/cpu"), ratio(native, kakehi, |time| time.cpu));
+    report.ratio(format!("{name}/gather"), ratio(gather, kakehi, |time| time.wall));
 }

@@ -3,7 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    env, fs, io, iter,
+    fs, io, iter,
     os::{
         fd::OwnedFd,
         unix::fs::{FileExt as _, OpenOptionsExt as _},
@@ -16,11 +16,13 @@ use std::{
 use anyhow::{Context as _, bail};
 use executor::{Class, Config, Executor, Idle, Notify};
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 use uring::{Choice, Engines, Events, File, Pool, SystemClock};
 
 use crate::{
+    child::{Child, Part, patience, say},
+    kakehi::Environment,
     meter::{Meter, Sample},
-    speaker::{Speaker, say},
     values::values,
     worker::pin,
 };
@@ -28,7 +30,8 @@ use crate::{
 const PAGE: usize = 4096;
 
 /// Executor of the calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Engine {
     /// The daemon's choice.
     Auto,
@@ -40,78 +43,39 @@ pub(crate) enum Engine {
     Psync,
 }
 
-/// Reads or writes a file, for kakehi-bench itself.
-#[derive(clap::Args, Clone, Debug)]
+/// Reads or writes a file.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Args {
-    #[arg(long)]
     pub(crate) engine: Engine,
-    #[arg(long)]
     pub(crate) write: bool,
     /// Blocks in no order, instead of one after the other.
-    #[arg(long)]
     pub(crate) random: bool,
     /// Bytes of a call.
-    #[arg(long)]
     pub(crate) size: usize,
     /// Calls in all.
-    #[arg(long)]
     pub(crate) count: u64,
     /// Calls at a time.
-    #[arg(long)]
     pub(crate) depth: usize,
     /// Length of the file; after its end comes its start.
-    #[arg(long)]
     pub(crate) span: u64,
     /// Begins in the middle of it.
-    #[arg(long)]
     pub(crate) halfway: bool,
-    #[arg(long)]
     pub(crate) path: PathBuf,
-    #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
 impl Args {
     /// Has another process do it.
-    ///
-    /// # Errors
-    ///
-    /// A text that says why there is no sample.
     pub(crate) fn run(&self) -> Result<Sample, String> {
-        let sample = Speaker::start(&self.words(), self.count * self.size as u64)
-            .and_then(|mut speaker| speaker.sample());
-        sample.map_err(|why| format!("{why:#}"))
+        let patience = patience(self.count * self.size as u64);
+        let child = Child::start(&Part::FileSide(self.clone()), &Environment::new());
+        child.and_then(|mut child| child.hear(patience)).map_err(|why| format!("{why:#}"))
     }
 
     /// The process that does it without end, from the middle of the file on: beside another that
     /// began at its start, neither goes where the other has just been.
-    ///
-    /// # Errors
-    ///
-    /// Those of `/proc/self/exe`.
     pub(crate) fn endless(&self) -> io::Result<Command> {
-        let mut command = Command::new(env::current_exe()?);
-        command.env_clear().args(Self { count: u64::MAX, halfway: true, ..self.clone() }.words());
-        Ok(command)
-    }
-
-    fn words(&self) -> Vec<String> {
-        let mut words = vec!["file-side".to_owned()];
-        let values = [
-            ("--engine", crate::rpc::name(self.engine)),
-            ("--size", self.size.to_string()),
-            ("--count", self.count.to_string()),
-            ("--depth", self.depth.to_string()),
-            ("--span", self.span.to_string()),
-            ("--path", self.path.display().to_string()),
-        ];
-        words.extend(values.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
-        words.extend(self.write.then(|| "--write".to_owned()));
-        words.extend(self.halfway.then(|| "--halfway".to_owned()));
-        words.extend(self.random.then(|| "--random".to_owned()));
-        words
-            .extend(self.core.into_iter().flat_map(|core| ["--core".to_owned(), core.to_string()]));
-        words
+        Part::FileSide(Self { count: u64::MAX, halfway: true, ..self.clone() }).command()
     }
 }
 

@@ -23,6 +23,7 @@ use rustix::{
 
 use crate::{
     kernel_workers::{Workers, run_time},
+    options::Deadline,
     process::{Process, end_with_this, pause},
 };
 
@@ -46,7 +47,7 @@ pub(super) struct Turns {
     /// How long each program has in a round.
     pub(super) round: Duration,
     /// No round begins later.
-    pub(super) end: Option<Instant>,
+    pub(super) end: Deadline,
     pub(super) is_write: bool,
     /// Bytes that each has in flight.
     pub(super) in_flight: u64,
@@ -64,7 +65,7 @@ impl Turns {
         programs.iter_mut().for_each(prepare);
         let (mut values, mut failures) = ([Vec::new(), Vec::new()], 0);
         let mut running = None;
-        while values[0].len() < self.rounds && self.end.is_none_or(|end| Instant::now() < end) {
+        while values[0].len() < self.rounds && !self.end.is_over() {
             let runners = running.take().map_or_else(|| self.start(programs), Ok);
             match runners.and_then(|runners| Ok((self.round(&runners)?, runners))) {
                 Ok((sums, runners)) => {
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     fn turns() -> Turns {
-        let (rounds, round, end) = (1, TURN, None);
+        let (rounds, round, end) = (1, TURN, Deadline::default());
         Turns { rounds, round, end, is_write: true, in_flight: 0, core: None }
     }
 

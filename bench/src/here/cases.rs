@@ -3,16 +3,17 @@
 use std::{
     env,
     fs::{self, File},
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use rustix::fs::{Advice, fadvise};
 
-use super::play::{CHECKPOINT, FILE, LINE, MIB, PIECE, Verb};
-use crate::{kakehi::Environment, scratch::Scratch};
+use super::play::{self, CHECKPOINT, FILE, LINE, MIB, PIECE, Verb};
+use crate::{child::Part, kakehi::Environment, places::Place, process::succeed};
 
 /// One case.
 pub(crate) struct Case {
@@ -69,15 +70,13 @@ impl Case {
 
 /// The folder of the cases, and the programs.
 pub(crate) struct Field {
-    folder: Scratch,
+    folder: Place,
     own: PathBuf,
 }
 
 impl Field {
     pub(crate) fn make(dir: &Path) -> anyhow::Result<Self> {
-        let failed = || format!("a folder in {}", dir.display());
-        let folder = Scratch::create_in(dir).with_context(failed)?;
-        Ok(Self { folder, own: env::current_exe()?.canonicalize()? })
+        Ok(Self { folder: Place::create(dir)?, own: env::current_exe()?.canonicalize()? })
     }
 
     /// How often a case does what it does in a round of this time.
@@ -100,9 +99,9 @@ impl Field {
         if case.side == Side::Coalesced {
             let without = self.whole(case, count, &mut Command::new(&self.own))?;
             let mut command = Command::new(self.own.with_file_name("kakehi"));
-            let (to, kept) = (self.to(), self.folder.path().join("kept.sion"));
+            let (to, kept) = (self.to(), self.folder.path("kept.sion"));
             let map = format!("{}={}", to.display(), kept.display());
-            command.args(["run", "--socket"]).arg(self.folder.path().join("job"));
+            command.args(["run", "--socket"]).arg(self.folder.path("job"));
             command.args(["--coalesce", &map, "--"]).arg(&self.own);
             return Ok([without, self.whole(case, count, &mut command)?]);
         }
@@ -123,11 +122,9 @@ impl Field {
         environment: &Environment,
     ) -> anyhow::Result<Duration> {
         self.prepare(case, count)?;
-        let mut command = Command::new(&self.own);
-        self.say(&mut command, case, count).arg("--compute-us");
-        command.arg(computation.as_micros().to_string()).envs(environment);
-        let said = succeed(&mut command)?;
-        self.clear()?;
+        let words = self.words(case, count, computation)?;
+        let said = succeed(Command::new(&self.own).args(words).envs(environment))?;
+        self.folder.clear()?;
         let ns = said.trim().parse().context("a time")?;
         Ok(Duration::from_nanos(ns))
     }
@@ -136,14 +133,14 @@ impl Field {
     fn whole(&self, case: &Case, count: u64, command: &mut Command) -> anyhow::Result<Duration> {
         self.prepare(case, count)?;
         let begin = Instant::now();
-        succeed(self.say(command, case, count))?;
+        succeed(command.args(self.words(case, count, Duration::ZERO)?))?;
         let time = begin.elapsed();
-        self.clear()?;
+        self.folder.clear()?;
         Ok(time)
     }
 
-    fn say<'a>(&self, command: &'a mut Command, case: &Case, count: u64) -> &'a mut Command {
-        command.arg("play").arg(case.verb.word()).arg(count.to_string()).arg(self.to())
+    fn words(&self, case: &Case, count: u64, computation: Duration) -> io::Result<[String; 2]> {
+        Part::Play(play::Args { verb: case.verb, count, folder: self.to(), computation }).words()
     }
 
     fn prepare(&self, case: &Case, count: u64) -> anyhow::Result<()> {
@@ -155,7 +152,7 @@ impl Field {
         let (path, bytes) = (to.join("file"), vec![7; MIB]);
         let mut file = File::create(&path)?;
         for _ in 0..count {
-            std::io::Write::write_all(&mut file, &bytes)?;
+            file.write_all(&bytes)?;
         }
         file.sync_all()?;
         if case.verb == Verb::Cold {
@@ -166,25 +163,7 @@ impl Field {
         Ok(())
     }
 
-    fn clear(&self) -> anyhow::Result<()> {
-        for entry in fs::read_dir(self.folder.path())? {
-            let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => fs::remove_dir_all(entry.path())?,
-                false => fs::remove_file(entry.path())?,
-            }
-        }
-        Ok(())
-    }
-
     fn to(&self) -> PathBuf {
-        self.folder.path().join("files")
+        self.folder.path("files")
     }
-}
-
-fn succeed(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.stdin(Stdio::null()).output().context("run 'make build'")?;
-    let why = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}", why.trim());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

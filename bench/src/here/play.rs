@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
+
 /// Lengths, bytes.
 pub(super) const LINE: usize = 100;
 pub(super) const PIECE: usize = 4 << 10;
@@ -16,18 +18,17 @@ pub(super) const CHECKPOINT: usize = MIB;
 pub(super) const MIB: usize = 1 << 20;
 const READ: usize = 64 << 10;
 
-/// Makes the calls of a case, for kakehi-bench itself; prints the nanoseconds they took.
-#[derive(clap::Args, Debug)]
+/// The calls of a case.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Args {
-    verb: Verb,
-    count: u64,
-    folder: PathBuf,
+    pub(super) verb: Verb,
+    pub(super) count: u64,
+    pub(super) folder: PathBuf,
     /// How long a computation behind the writes takes.
-    #[arg(long, default_value_t = 0)]
-    compute_us: u64,
+    pub(super) computation: Duration,
 }
 
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) enum Verb {
     Lines,
     Small,
@@ -38,21 +39,7 @@ pub(super) enum Verb {
     Warm,
 }
 
-impl Verb {
-    /// How it is called on the command line.
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Lines => "lines",
-            Self::Small => "small",
-            Self::Files => "files",
-            Self::Large => "large",
-            Self::Checkpoint => "checkpoint",
-            Self::Cold => "cold",
-            Self::Warm => "warm",
-        }
-    }
-}
-
+/// Makes the calls; prints the nanoseconds they took.
 pub(crate) fn play(args: &Args) -> anyhow::Result<()> {
     let begin = Instant::now();
     let path = args.folder.join("file");
@@ -67,7 +54,7 @@ pub(crate) fn play(args: &Args) -> anyhow::Result<()> {
         }
         Verb::Checkpoint => {
             let file = write(&path, CHECKPOINT, args.count)?;
-            compute(Duration::from_micros(args.compute_us));
+            compute(args.computation);
             drop(file);
         }
         Verb::Cold | Verb::Warm => {

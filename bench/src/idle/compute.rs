@@ -18,12 +18,13 @@ use std::{
 };
 
 use super::{
-    Deadline, Effort, Target,
+    Effort, Target,
     computation::Computation,
     fleet::{Disk, Fleet},
     judge::interval_of_sums,
 };
 use crate::{
+    options::Deadline,
     process::pause,
     report::Report,
     spread::{Spread, interval},
@@ -138,7 +139,7 @@ fn rounds(
     let mut fleets = Vec::new();
     let mut rounds = Vec::new();
     for number in 0..effort.computations {
-        if end.check().is_err() {
+        if end.is_over() {
             break; // The ratios are of fewer rounds, or say that there was none.
         }
         if number % effort.rounds_of_computation == 0 {

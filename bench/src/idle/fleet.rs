@@ -1,18 +1,22 @@
 //! Daemons under one idle policy, and jobs that wait for them: stopped, but for their turns.
 
 use std::{
-    env, fs,
-    io::{BufRead as _, BufReader, Write as _},
+    fs,
     path::{Path, PathBuf},
-    process::{ChildStdin, ChildStdout, Command, Stdio},
     time::Duration,
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::Context as _;
 
-use super::{Target, daemons::Daemons, histogram::Histogram, storm::FILE_LEN};
+use super::{
+    Target,
+    daemons::Daemons,
+    histogram::Histogram,
+    storm::{FILE_LEN, Order},
+};
 use crate::{
-    process::{Process, is_ready},
+    child::{Child, Part},
+    kakehi::Environment,
     scratch::Scratch,
 };
 
@@ -61,14 +65,8 @@ impl Disk {
 
 /// A daemon and its jobs. The jobs end first.
 pub(super) struct Fleet {
-    jobs: Vec<Job>,
+    jobs: Vec<Child>,
     daemons: Daemons,
-}
-
-struct Job {
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    process: Process,
 }
 
 impl Fleet {
@@ -83,10 +81,13 @@ impl Fleet {
         let daemons = Daemons::start(policy, target, disk, &[("KAKEHI_QUIET", "1h")])?;
         let mut fleet = Self { jobs: Vec::new(), daemons };
         for index in 0..job_count {
-            let mut job = Job::start(&fleet.daemons, index)?;
+            let (socket, file) = (fleet.daemons.socket(), fleet.daemons.file(index));
+            let rule = fleet.daemons.rule().to_owned();
+            let part = Part::Storm { socket, file, rule };
+            let mut job = Child::start(&part, &Environment::new())?;
             // One after the other: which executor serves a client depends on who came before.
-            job.order(1, Duration::from_millis(1))?;
-            job.answer(Duration::from_millis(1))?;
+            order(&mut job, 1, Duration::from_millis(1))?;
+            answer(&mut job, Duration::from_millis(1))?;
             fleet.jobs.push(job);
         }
         // Everybody has touched what it uses before anything is measured.
@@ -105,11 +106,11 @@ impl Fleet {
     fn run(&mut self, job_count: usize, depth: usize, time: Duration) -> anyhow::Result<Histogram> {
         let jobs = self.jobs.get_mut(..job_count).context("as many jobs as were started")?;
         for job in &mut *jobs {
-            job.order(depth, time)?;
+            order(job, depth, time)?;
         }
         let mut all = Histogram::default();
         for job in jobs {
-            all.merge(&job.answer(time)?);
+            all.merge(&answer(job, time)?);
         }
         Ok(all)
     }
@@ -141,12 +142,12 @@ impl Turn<'_> {
 
     /// Starts what [`run`](Self::run) does, and does not wait for it.
     pub(super) fn begin(&mut self, depth: usize, time: Duration) -> anyhow::Result<()> {
-        self.0.jobs.first_mut().context("a job")?.order(depth, time)
+        order(self.0.jobs.first_mut().context("a job")?, depth, time)
     }
 
     /// Waits for what was begun.
     pub(super) fn end(&mut self, time: Duration) -> anyhow::Result<Histogram> {
-        self.0.jobs.first_mut().context("a job")?.answer(time)
+        answer(self.0.jobs.first_mut().context("a job")?, time)
     }
 }
 
@@ -156,38 +157,10 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Job {
-    fn start(daemons: &Daemons, index: usize) -> anyhow::Result<Self> {
-        let mut command = Command::new(env::current_exe()?);
-        command.arg("storm").env_clear();
-        command.arg("--socket").arg(daemons.socket()).arg("--file").arg(daemons.file(index));
-        command.args(["--rule", daemons.rule()]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (orders, answers) = (child.stdin.take(), child.stdout.take());
-        Ok(Self {
-            orders: orders.context("a pipe to the job")?,
-            answers: BufReader::new(answers.context("a pipe from the job")?),
-            process: Process(child),
-        })
-    }
+fn order(job: &mut Child, depth: usize, time: Duration) -> anyhow::Result<()> {
+    job.order(&Order { depth, time })
+}
 
-    fn order(&mut self, depth: usize, time: Duration) -> anyhow::Result<()> {
-        let order = format!("{depth} {}\n", time.as_millis());
-        self.orders.write_all(order.as_bytes()).context("a job has ended")
-    }
-
-    fn answer(&mut self, time: Duration) -> anyhow::Result<Histogram> {
-        let has_answered = is_ready(self.answers.get_ref(), PATIENCE + time)?;
-        if !has_answered {
-            self.process.kill();
-        }
-        ensure!(has_answered, "no answer within {PATIENCE:?}");
-        let mut line = String::new();
-        ensure!(self.answers.read_line(&mut line)? > 0, "a job has ended");
-        match line.trim_end().split_once(' ') {
-            Some(("ok", histogram)) => histogram.parse(),
-            Some(("error", why)) => bail!("{why}"),
-            _ => bail!("'{line}' is no answer"),
-        }
-    }
+fn answer(job: &mut Child, time: Duration) -> anyhow::Result<Histogram> {
+    job.answer(PATIENCE + time)
 }

@@ -3,11 +3,15 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    Deadline, Effort, Target,
+    Effort, Target,
     fleet::{Disk, Fleet},
     histogram::Histogram,
     judge,
     storm::RAMP,
+};
+use crate::{
+    options::Deadline,
+    rounds::{Rounds, push},
 };
 
 /// The policies, in the order they take turns.
@@ -33,7 +37,7 @@ pub(super) struct Place {
 /// Measurements of one cell: for every policy its rounds, or why there are none.
 pub(super) struct Cell {
     pub(super) place: Place,
-    pub(super) rounds: [Result<Vec<Round>, String>; POLICIES.len()],
+    pub(super) rounds: [Rounds<Round>; POLICIES.len()],
 }
 
 /// One policy's turn in one round.
@@ -80,20 +84,13 @@ impl Cell {
             return;
         };
         let turn = effort.turn_of(self.place);
-        let measured = match fleet {
-            Ok(fleet) => fleet.turn().run(self.place.jobs, self.place.depth, turn),
-            Err(why) => Err(anyhow::anyhow!("{why}")),
-        };
-        let measured = measured.map_err(|why| format!("{why:#}"));
-        match (measured.and_then(|all| Round::of(turn, &all)), &mut *rounds) {
-            (Ok(one), Ok(list)) => list.push(one),
-            (Err(why), Ok(_)) => {
-                // A job that died or hangs is not asked again.
-                *fleet = Err(why.clone());
-                *rounds = Err(why);
-            }
-            (_, Err(_)) => {}
-        }
+        push(rounds, || {
+            let running = fleet.as_mut().map_err(|why| why.clone())?;
+            let all = running.turn().run(self.place.jobs, self.place.depth, turn);
+            let round = all.map_err(|why| format!("{why:#}")).and_then(|all| Round::of(turn, &all));
+            // A job that died or hangs is not asked again.
+            round.inspect_err(|why| *fleet = Err(why.clone()))
+        });
     }
 }
 
@@ -139,7 +136,7 @@ pub(super) fn measure(
     measure_cells(effort, end, &mut cells, start);
     let finals = is_whole.then(|| judge::finalists(effort, &cells)).into_iter().flatten();
     let mut finals: Vec<_> = finals.map(Cell::new).collect();
-    measure_cells(&effort.of_finals(), Deadline(None), &mut finals, start);
+    measure_cells(&effort.of_finals(), Deadline::default(), &mut finals, start);
     Ok(Grid { cells, finals })
 }
 

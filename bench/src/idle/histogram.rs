@@ -1,17 +1,18 @@
 //! Latencies of many processes, to be added up.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
-use anyhow::Context as _;
-use hdrhistogram::Histogram as Counts;
+use hdrhistogram::{Histogram as Counts, RecordError};
+use serde::{Deserialize, Serialize};
 
 /// Significant digits of a latency.
 const DIGITS: u8 = 2;
 /// The longest, ns: longer ones count as this.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Latencies in nanoseconds.
-#[derive(Clone, Debug, PartialEq)]
+/// Latencies in nanoseconds; on the way between processes each with its count.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(try_from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub(crate) struct Histogram(Counts<u64>);
 
 impl Default for Histogram {
@@ -45,27 +46,20 @@ impl Histogram {
     }
 }
 
-impl fmt::Display for Histogram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.count())?;
-        let mut recorded = self.0.iter_recorded();
-        recorded.try_for_each(|value| {
-            write!(f, " {}:{}", value.value_iterated_to(), value.count_at_value())
-        })
+impl From<Histogram> for Vec<(u64, u64)> {
+    fn from(histogram: Histogram) -> Self {
+        let recorded = histogram.0.iter_recorded();
+        recorded.map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
     }
 }
 
-impl FromStr for Histogram {
-    type Err = anyhow::Error;
+impl TryFrom<Vec<(u64, u64)>> for Histogram {
+    type Error = RecordError;
 
-    fn from_str(text: &str) -> anyhow::Result<Self> {
+    fn try_from(recorded: Vec<(u64, u64)>) -> Result<Self, RecordError> {
         let mut histogram = Self::default();
-        for word in text.split_whitespace().skip(1) {
-            let (value, count) = word.split_once(':').context("value:count")?;
-            histogram.0.record_n(value.parse()?, count.parse()?)?;
-        }
-        let is_whole = text.split(' ').next() == Some(&*histogram.count().to_string());
-        is_whole.then_some(histogram).context("as many as it says")
+        recorded.iter().try_for_each(|(value, count)| histogram.0.record_n(*value, *count))?;
+        Ok(histogram)
     }
 }
 
@@ -88,18 +82,21 @@ mod tests {
 
     #[test]
     fn histograms_survive_the_pipe_and_add_up() {
+        let sent = |one: &Histogram| {
+            let text = serde_json::to_string(one).expect("a text");
+            serde_json::from_str::<Histogram>(&text).expect("a histogram")
+        };
         let mut one = Histogram::default();
         for nanos in [3, 17, 5_000_000_000] {
             one.add(Duration::from_nanos(nanos));
         }
-        let read: Histogram = one.to_string().parse().expect("a histogram");
+        let read = sent(&one);
         assert_eq!(read, one);
         one.merge(&read);
         assert_eq!(one.count(), 6);
-        let empty = Histogram::default();
-        assert_eq!(empty.to_string().parse::<Histogram>().expect("a histogram"), empty);
-        for text in ["", "1", "1 1:x", "2 1:1"] {
-            assert!(text.parse::<Histogram>().is_err(), "{text}");
+        assert_eq!(sent(&Histogram::default()), Histogram::default());
+        for text in ["", "[1]", "[[1, -1]]"] {
+            assert!(serde_json::from_str::<Histogram>(text).is_err(), "{text}");
         }
     }
 }

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     options::Only,
     report::Report,
+    rounds::spread,
     spread::{Spread, interval, rank},
 };
 
@@ -94,10 +95,7 @@ fn case(place: Place, policy: &str) -> String {
 fn report_cell(report: &mut Report, prefix: &str, cell: &Cell) {
     for (policy, rounds) in POLICIES.iter().zip(&cell.rounds) {
         let case = prefix.to_owned() + &case(cell.place, policy);
-        let spread = |value: fn(&Round) -> f64| {
-            let rounds = rounds.as_ref().map_err(String::clone)?;
-            Spread::of(rounds.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
-        };
+        let spread = |value: fn(&Round) -> f64| spread(rounds, value);
         let [iops, mean, p50, p99] = VALUES.map(|value| format!("{case}/{value}"));
         report.row(iops, "1/s", spread(|round| round.iops));
         if rounds.is_ok() {
@@ -106,12 +104,6 @@ fn report_cell(report: &mut Report, prefix: &str, cell: &Cell) {
             report.row(p99, "ns", spread(|round| round.p99));
         }
     }
-}
-
-/// Median of one policy's rounds; `None` when there are none.
-pub(super) fn median(cell: &Cell, policy: usize, value: impl Fn(&Round) -> f64) -> Option<f64> {
-    let rounds = cell.rounds.get(policy)?.as_ref().ok()?;
-    Spread::of(rounds.iter().map(value)).map(|spread| spread.median)
 }
 
 /// Poll-idle against another policy.
@@ -190,8 +182,9 @@ fn by_rounds(some: &[Round], others: &[Round]) -> Result<Spread, String> {
     interval(ratios.collect()).ok_or_else(|| "no round was run".to_owned())
 }
 
+/// Median of one policy's operations a second; `None` when it has no round.
 fn iops(cell: &Cell, policy: usize) -> Option<f64> {
-    median(cell, policy, |round| round.iops)
+    spread(cell.rounds.get(policy)?, |round| round.iops).ok().map(|spread| spread.median)
 }
 
 /// The cell of most jobs and depth.

@@ -1,16 +1,13 @@
 //! One job: a process that writes 8 KiB at random places of its file, several at a time.
 //!
-//! Waits on standard input for `DEPTH MILLIS` and answers each line with one: the operations that
-//! were completed in the later part of that time as a histogram, or why there are none.
+//! Answers every order on standard input: the operations that were completed in the later part of
+//! its time as a histogram, or why there are none.
 
 use std::{
     ffi::CString,
-    io::{self, BufRead as _, Write as _},
-    os::{
-        fd::RawFd,
-        unix::ffi::{OsStrExt as _, OsStringExt as _},
-    },
-    path::PathBuf,
+    io,
+    os::{fd::RawFd, unix::ffi::OsStrExt as _},
+    path::Path,
     process,
     sync::atomic::AtomicU8,
     time::{Duration, Instant},
@@ -18,10 +15,11 @@ use std::{
 
 use anyhow::Context as _;
 use client::{Client, Config, Queue, Setting, Transfer};
+use serde::{Deserialize, Serialize};
 use shm::copy::copy_in;
 
 use super::histogram::Histogram;
-use crate::worker::Files;
+use crate::{child::serve, worker::Files};
 
 /// Bytes of a write.
 pub(super) const WRITE_LEN: usize = 8 << 10;
@@ -31,58 +29,42 @@ const DEPTH_MAX: usize = 64;
 /// The first of so many parts of the time is not counted: all writes start at once in it.
 pub(super) const RAMP: u32 = 4;
 
-/// Runs one job, for kakehi-bench itself.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// Folder of the daemon's socket.
-    #[arg(long)]
-    socket: PathBuf,
-    /// The file to write; as long as it is to be.
-    #[arg(long)]
-    file: PathBuf,
-    /// Rule of the file: GLOB=POLICY.
-    #[arg(long)]
-    rule: String,
+/// Writes for `time`, with `depth` of them in flight.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Order {
+    pub(super) depth: usize,
+    pub(super) time: Duration,
 }
 
-/// Answers the lines on standard input until it ends.
-pub(crate) fn storm(args: &Args) -> anyhow::Result<()> {
-    let fd = open(args)?;
+/// Does the orders on standard input until it ends: writes the file, by the daemon whose socket is
+/// in a folder, under a rule GLOB=POLICY.
+pub(crate) fn storm(socket: &Path, file: &Path, rule: &str) -> anyhow::Result<()> {
+    let fd = open(socket, file, rule)?;
     let mut random = fastrand::Rng::with_seed(u64::from(process::id()));
-    for line in io::stdin().lock().lines() {
-        let answer = match run(fd, &line?, &mut random) {
-            Ok(histogram) => format!("ok {histogram}"),
-            Err(why) => format!("error {why:#}"),
-        };
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{answer}")?;
-        stdout.flush()?;
-    }
-    Ok(())
+    serve(|order| run(fd, order, &mut random))
 }
 
 static CLIENT: Client = Client::new(&Files);
 
 /// Connects, and has the daemon open the file.
-fn open(args: &Args) -> anyhow::Result<RawFd> {
+fn open(socket: &Path, file: &Path, rule: &str) -> anyhow::Result<RawFd> {
     let mut config = Config::new();
-    config.set(Setting::Socket, args.socket.as_os_str().as_bytes()).context("the folder")?;
-    config.set(Setting::Rules, args.rule.as_bytes()).context("the rule")?;
+    config.set(Setting::Socket, socket.as_os_str().as_bytes()).context("the folder")?;
+    config.set(Setting::Rules, rule.as_bytes()).context("the rule")?;
     CLIENT.start(&config);
-    let path = CString::new(args.file.clone().into_os_string().into_vec())?;
+    let path = CString::new(file.as_os_str().as_bytes())?;
     let current_folder = libc::AT_FDCWD;
     let opened = CLIENT.open(current_folder, &path, libc::O_RDWR as u32, 0);
-    opened.map_err(io::Error::from).with_context(|| args.file.display().to_string())
+    opened.map_err(io::Error::from).with_context(|| file.display().to_string())
 }
 
-fn run(fd: RawFd, line: &str, random: &mut fastrand::Rng) -> anyhow::Result<Histogram> {
-    let (depth, millis) = line.split_once(' ').context("DEPTH MILLIS")?;
-    let (depth, millis) = (depth.parse::<usize>()?, millis.parse()?);
+fn run(fd: RawFd, order: &Order, random: &mut fastrand::Rng) -> anyhow::Result<Histogram> {
+    let Order { depth, time } = *order;
     anyhow::ensure!((1..=DEPTH_MAX).contains(&depth), "a depth of 1 to {DEPTH_MAX}");
     let memory = CLIENT.allocate_shared(depth * WRITE_LEN).context("no daemon, or no memory")?;
     copy_in(memory, &vec![0x5a; memory.len()]);
     let starter = Starter { queue: CLIENT.queue(), fd, memory, random };
-    let written = write(starter, depth, Duration::from_millis(millis));
+    let written = write(starter, depth, time);
     CLIENT.free_shared(memory.as_ptr().addr());
     written
 }

@@ -6,7 +6,7 @@ use super::{
     Effort,
     crowds::Crowds,
     packet::{Run, Transport},
-    run::{name, run},
+    run::run,
     server::Part,
     side::{Program, WITHOUT_PEERS},
 };
@@ -16,10 +16,11 @@ use crate::{
     fio::Fio,
     machine::Cores,
     meter::Sample,
-    options::size_name,
+    options::{size_name, word},
     progress::Progress,
     report::Report,
-    spread::{Spread, interval},
+    rounds::{self, Rounds, combine, interval_of, map, push, too_late},
+    spread::Spread,
 };
 
 const KIB: usize = 1 << 10;
@@ -34,15 +35,7 @@ const DEPTH_MIN: usize = 8;
 /// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
 /// Servers that are compared with ours, on the same packets.
-const PEERS: [(Program, &str); 4] = [
-    (Program::Psync, "psync"),
-    (Program::Glommio, "glommio"),
-    (Program::Tokio, "tokio"),
-    (Program::Compio, "compio"),
-];
-
-/// Of one case, one a round, or why there are none.
-pub(super) type Values<T> = Result<Vec<T>, String>;
+const PEERS: [(Program, &str); 2] = [(Program::Psync, "psync"), (Program::Glommio, "glommio")];
 
 /// Measurements of one size beside one place. Rates are in MB/s. A machine's network is not the
 /// same from one second to the next, so it is measured anew beside each place.
@@ -52,17 +45,17 @@ struct Cell {
     suffix: String,
     /// Of the packets of a run, one in so many is left to blocking calls.
     psync_part: u64,
-    request: Values<Sample>,
-    integrated: Values<Sample>,
-    file: Values<Sample>,
-    network: Values<f64>,
-    peers: [Values<f64>; PEERS.len()],
+    request: Rounds<Sample>,
+    integrated: Rounds<Sample>,
+    file: Rounds<Sample>,
+    network: Rounds<f64>,
+    peers: [Rounds<f64>; PEERS.len()],
     /// With io_uring, at each depth.
-    fio: Vec<Values<f64>>,
+    fio: Vec<Rounds<f64>>,
     /// One write after the other.
-    fio_psync: Values<f64>,
+    fio_psync: Rounds<f64>,
     /// Of one long run.
-    growth: Values<f64>,
+    growth: Rounds<f64>,
 }
 
 /// One measurement of a round.
@@ -98,7 +91,7 @@ pub(super) fn measure(
     let mut progress = Progress::of("rpc", effort.rounds * steps);
     let cases = (0..effort.rounds).flat_map(|round| (0..steps).map(move |at| (round, at)));
     for (round, index) in cases {
-        if effort.is_used_up() {
+        if effort.end.is_over() {
             break;
         }
         match cells.get_mut(index) {
@@ -220,12 +213,12 @@ impl Cell {
     }
 
     /// At the depth that is best over all rounds: the best of a round would be the luckiest.
-    fn best_fio(&self) -> &Values<f64> {
+    fn best_fio(&self) -> &Rounds<f64> {
         best(&self.fio)
     }
 
     fn report(&self, report: &mut Report) {
-        let (size, transport) = (size_name(self.run.size), name(self.run.transport));
+        let (size, transport) = (size_name(self.run.size), word(self.run.transport));
         let end = &self.suffix;
         let request = rates(&self.run, &self.request);
         let name = |what: &str| format!("{what}/{size}/{transport}{end}");
@@ -242,7 +235,7 @@ impl Cell {
 
     fn report_integrated(&self, report: &mut Report) {
         let (size, end) = (size_name(self.run.size), &self.suffix);
-        let transport = name(self.run.transport);
+        let transport = word(self.run.transport);
         let name = |what: &str| format!("{what}/{size}/{transport}{end}");
         let ours = rates(&self.run, &self.integrated);
         report.row(name("integrated"), "MB/s", spread(&ours));
@@ -259,7 +252,7 @@ impl Cell {
     /// Returns the names of its rows.
     fn names(&self) -> Vec<String> {
         let (size, end, transport) =
-            (size_name(self.run.size), &self.suffix, name(self.run.transport));
+            (size_name(self.run.size), &self.suffix, word(self.run.transport));
         let carried = |what: &str| format!("{what}/{size}/{transport}{end}");
         let ours = carried("integrated");
         let rows = ["request", "network", "integrated"].into_iter();
@@ -274,7 +267,7 @@ impl Cell {
     }
 
     /// Returns the upper bounds of one core, with this network, this storage, and this CPU time.
-    fn limits(&self) -> [Values<f64>; 3] {
+    fn limits(&self) -> [Rounds<f64>; 3] {
         let cpu = combine(&self.request, &self.file, |request, file| {
             rate_of(&self.run, request.core_ns + file.core_ns)
         });
@@ -282,40 +275,35 @@ impl Cell {
     }
 
     /// Returns the rates of other programs with the storage and with the network.
-    fn bounds(&self) -> Vec<Values<f64>> {
+    fn bounds(&self) -> Vec<Rounds<f64>> {
         let request = rates(&self.run, &self.request);
         let network = (self.run.transport == Transport::Tcp).then(|| self.network.clone());
         [request, self.best_fio().clone()].into_iter().chain(network).collect()
     }
 
     /// Microseconds of its core a packet.
-    fn cpu(&self, samples: &Values<Sample>) -> Result<Spread, String> {
+    fn cpu(&self, samples: &Rounds<Sample>) -> Result<Spread, String> {
         spread(&map(samples, |sample| sample.core_ns as f64 / 1e3 / self.run.count as f64))
     }
 }
 
+/// The median of values, between the smallest and the largest.
+pub(super) fn spread(values: &Rounds<f64>) -> Result<Spread, String> {
+    rounds::spread(values, |value| *value)
+}
+
 /// Those with the highest median.
-pub(super) fn best(all: &[Values<f64>]) -> &Values<f64> {
-    const NONE: &Values<f64> = &Ok(Vec::new());
-    let median = |values: &&Values<f64>| spread(values).map_or(0.0, |spread| spread.median);
+pub(super) fn best(all: &[Rounds<f64>]) -> &Rounds<f64> {
+    const NONE: &Rounds<f64> = &Ok(Vec::new());
+    let median = |values: &&Rounds<f64>| spread(values).map_or(0.0, |spread| spread.median);
     all.iter().max_by(|one, other| median(one).total_cmp(&median(other))).unwrap_or(NONE)
 }
 
 /// Values of what exists over TCP alone.
-fn only_over_tcp<T>(transport: Transport) -> Values<T> {
+fn only_over_tcp<T>(transport: Transport) -> Rounds<T> {
     match transport {
         Transport::Tcp => Ok(Vec::new()),
         Transport::Ucx => Err("over TCP only".to_owned()),
-    }
-}
-
-/// Measures once more, unless it failed before.
-pub(super) fn push<T>(values: &mut Values<T>, measure: impl FnOnce() -> Result<T, String>) {
-    if let Ok(list) = values {
-        match measure() {
-            Ok(value) => list.push(value),
-            Err(why) => *values = Err(why),
-        }
     }
 }
 
@@ -324,7 +312,7 @@ fn depth(len: usize, size: usize) -> usize {
     (len / size).max(DEPTH_MIN)
 }
 
-fn rates(run: &Run, samples: &Values<Sample>) -> Values<f64> {
+fn rates(run: &Run, samples: &Rounds<Sample>) -> Rounds<f64> {
     map(samples, |sample| rate(run, sample))
 }
 
@@ -338,41 +326,17 @@ fn rate_of(run: &Run, nanos: u64) -> f64 {
     1e3 * (run.count * run.size as u64) as f64 / nanos as f64
 }
 
-pub(super) fn map<T, U>(values: &Values<T>, value: impl Fn(&T) -> U) -> Values<U> {
-    values.as_ref().map(|list| list.iter().map(value).collect()).map_err(String::clone)
-}
-
-/// Round by round.
-pub(super) fn combine<T: Copy, U: Copy, V>(
-    one: &Values<T>,
-    other: &Values<U>,
-    value: impl Fn(T, U) -> V,
-) -> Values<V> {
-    let one = one.as_ref().map_err(String::clone)?;
-    let other = other.as_ref().map_err(String::clone)?;
-    Ok(one.iter().zip(other).map(|(one, other)| value(*one, *other)).collect())
-}
-
 /// The median ratio, between the ends of its confidence interval.
-pub(super) fn ratio(ours: &Values<f64>, other: &Values<f64>) -> Result<Spread, String> {
-    interval(combine(ours, other, |ours, other| ours / other)?).ok_or_else(too_late)
+pub(super) fn ratio(ours: &Rounds<f64>, other: &Rounds<f64>) -> Result<Spread, String> {
+    interval_of(combine(ours, other, |ours, other| ours / other))
 }
 
 /// The ratio by the one of `others` that leaves the largest. The least of each round would be
 /// the unluckiest, and often less than any of them.
-fn by_least(ours: &Values<f64>, others: &[Values<f64>]) -> Result<Spread, String> {
+fn by_least(ours: &Rounds<f64>, others: &[Rounds<f64>]) -> Result<Spread, String> {
     let ratios: Result<Vec<_>, _> = others.iter().map(|other| ratio(ours, other)).collect();
     let largest = ratios?.into_iter().max_by(|one, other| one.median.total_cmp(&other.median));
     largest.ok_or_else(too_late)
-}
-
-pub(super) fn spread(values: &Values<f64>) -> Result<Spread, String> {
-    let values = values.as_ref().map_err(String::clone)?;
-    Spread::of(values.iter().copied()).ok_or_else(too_late)
-}
-
-fn too_late() -> String {
-    "the time was used up".to_owned()
 }
 
 #[cfg(test)]

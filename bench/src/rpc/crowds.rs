@@ -2,13 +2,20 @@
 
 use super::{
     Effort,
-    cells::{Values, best, combine, map, push, rate, ratio, spread},
+    cells::{best, rate, ratio, spread},
     packet::{Run, Transport},
     run::run,
     server::Part,
     side::Program,
 };
-use crate::{files::Places, machine::Cores, meter::Sample, options::Only, report::Report};
+use crate::{
+    files::Places,
+    machine::Cores,
+    meter::Sample,
+    options::Only,
+    report::Report,
+    rounds::{Rounds, combine, map, push},
+};
 
 const SIZE: usize = 4 << 10;
 /// Connections.
@@ -25,7 +32,7 @@ const VOLUME: u64 = 1 << 30;
 pub(super) struct Crowds {
     run: Run,
     only: Only,
-    samples: [Values<Sample>; CLIENTS.len()],
+    samples: [Rounds<Sample>; CLIENTS.len()],
 }
 
 impl Crowds {

@@ -4,6 +4,7 @@
 //! number of credits, 8 bytes: at first what may be on the way, then one for every packet served.
 //! All numbers are little-endian.
 
+use serde::{Deserialize, Serialize};
 use ucx::PIECE_LEN;
 use uring::SOCKET_LEN_MAX;
 
@@ -11,7 +12,7 @@ use uring::SOCKET_LEN_MAX;
 pub(crate) const NUMBER_LEN: usize = 8;
 
 /// One run: who serves what.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Run {
     /// Bytes of data in a packet.
     pub(crate) size: usize,
@@ -29,7 +30,8 @@ pub(crate) struct Run {
 }
 
 /// Transport of the packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Transport {
     Tcp,
     Ucx,

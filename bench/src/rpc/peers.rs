@@ -1,10 +1,8 @@
-//! Servers on other runtimes, as their own documentation would have them written.
+//! A server on another runtime, as its own documentation would have it written.
 //!
-//! Built with the feature `peers` alone, since they bring some eighty crates: `make bench` does.
+//! Built with the feature `peers` alone, since it brings some sixty crates: `make bench` does.
 
-pub(super) mod compio;
 pub(super) mod glommio;
-pub(super) mod tokio;
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,8 +13,6 @@ use std::{
 
 use super::packet::Run;
 use crate::meter::{Meter, Sample};
-
-const PAGE: usize = 4096;
 
 /// State shared by the tasks of one server.
 struct Shared {
@@ -60,23 +56,5 @@ impl Shared {
 
     fn sample(&self) -> Sample {
         self.meter.sample()
-    }
-}
-
-/// Buffers that begin at a page, as O_DIRECT wants them, to be used again.
-#[derive(Default)]
-struct Spares(RefCell<Vec<Vec<u8>>>);
-
-impl Spares {
-    /// A buffer, and where in it the page begins.
-    fn take(&self, size: usize) -> (Vec<u8>, usize) {
-        let spare = self.0.borrow_mut().pop();
-        let buffer = spare.unwrap_or_else(|| vec![0; size + PAGE]);
-        let start = buffer.as_ptr().align_offset(PAGE);
-        (buffer, start)
-    }
-
-    fn give_back(&self, buffer: Vec<u8>) {
-        self.0.borrow_mut().push(buffer);
     }
 }

@@ -17,9 +17,9 @@ use super::{
     server::Part,
 };
 use crate::{
+    child::say,
     file::side::open,
     meter::{Meter, Sample},
-    speaker::say,
 };
 
 const PAGE: usize = 4096;

@@ -2,16 +2,19 @@
 
 use std::path::Path;
 
-use clap::ValueEnum;
-
-use super::{packet::Run, server::Part, side::Program};
-use crate::{machine::Cores, meter::Sample, speaker::Speaker};
+use super::{
+    packet::Run,
+    server::Part,
+    side::{Client, Program, Server},
+};
+use crate::{
+    child::{self, Child, patience},
+    kakehi::Environment,
+    machine::Cores,
+    meter::Sample,
+};
 
 /// Has `program` serve one run.
-///
-/// # Errors
-///
-/// A text that says why there is no sample.
 pub(crate) fn run(
     program: Program,
     part: Part,
@@ -19,50 +22,16 @@ pub(crate) fn run(
     path: &Path,
     cores: Option<Cores>,
 ) -> Result<Sample, String> {
-    serve(program, part, run, path, cores).map_err(|why| format!("{why:#}"))
+    let core = cores.map(|cores| cores.daemon);
+    let server = Server { program, part, path: path.to_owned(), run: run.clone(), core };
+    serve(server, cores.map(|cores| cores.client)).map_err(|why| format!("{why:#}"))
 }
 
-fn serve(
-    program: Program,
-    part: Part,
-    run: &Run,
-    path: &Path,
-    cores: Option<Cores>,
-) -> anyhow::Result<Sample> {
-    let volume = run.count * run.size as u64;
-    let mut words = words("rpc-server", run, cores.map(|cores| cores.daemon));
-    let [program, part_name, path] = [name(program), name(part), path.display().to_string()];
-    words.extend(["--program".to_owned(), program, "--part".to_owned(), part_name]);
-    words.extend(["--path".to_owned(), path]);
-    let mut server = Speaker::start(&words, volume)?;
-    let mut words = self::words("rpc-client", run, cores.map(|cores| cores.client));
-    words.extend(["--address".to_owned(), server.line()?]);
-    let mut client = Speaker::start(&words, volume)?;
-    let sample = server.sample();
-    if sample.is_err() {
-        client.kill();
-    }
-    sample
-}
-
-/// A value as the command line has it.
-pub(crate) fn name(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
-fn words(side: &str, run: &Run, core: Option<usize>) -> Vec<String> {
-    let Run { size, count, depth, clients, span, transport, lends } = run;
-    let mut words = vec![side.to_owned()];
-    let numbers = [
-        ("--size", size.to_string()),
-        ("--count", count.to_string()),
-        ("--depth", depth.to_string()),
-        ("--clients", clients.to_string()),
-        ("--span", span.to_string()),
-        ("--transport", name(*transport)),
-    ];
-    words.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
-    words.extend(lends.then(|| "--lends".to_owned()));
-    words.extend(core.into_iter().flat_map(|core| ["--core".to_owned(), core.to_string()]));
-    words
+fn serve(server: Server, core: Option<usize>) -> anyhow::Result<Sample> {
+    let (run, none) = (server.run.clone(), Environment::new());
+    let patience = patience(run.count * run.size as u64);
+    let mut server = Child::start(&child::Part::RpcServer(server), &none)?;
+    let client = Client { address: server.hear(patience)?, run, core };
+    let mut client = Child::start(&child::Part::RpcClient(client), &none)?;
+    server.hear(patience).inspect_err(|_| client.kill())
 }

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use executor::{Class, Credits, Handle, Notify};
+use serde::{Deserialize, Serialize};
 use uring::{Engines, File, Frames, Halves, Listener, Pool, Receiver, Stages};
 
 use super::{
@@ -23,7 +24,8 @@ use crate::meter::{Meter, Sample};
 const SHORT_LEN_MAX: usize = 8 << 10;
 
 /// Treatment of packets in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Part {
     /// Receives them, and writes nothing.
     Request,

@@ -10,9 +10,9 @@ use anyhow::Context as _;
 #[cfg(not(feature = "peers"))]
 use anyhow::bail;
 use executor::{Config, Executor, Idle};
+use serde::{Deserialize, Serialize};
 use uring::{
-    Address, Choice, Engines, Events, File, Listener, Pool, Sockets, SystemClock,
-    prefer_short_turns,
+    Choice, Engines, Events, File, Listener, Pool, Sockets, SystemClock, prefer_short_turns,
 };
 
 #[cfg(feature = "peers")]
@@ -21,13 +21,14 @@ use super::{
     client,
     packet::{NUMBER_LEN, Run, Transport},
     psync,
-    server::{Part, Server},
+    server::{self, Part},
     ucx,
 };
-use crate::{file::side::open, meter::Sample, speaker::say, worker::pin};
+use crate::{child::say, file::side::open, meter::Sample, worker::pin};
 
 /// The server program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Program {
     /// The runtime of this project.
     Kakehi,
@@ -35,10 +36,6 @@ pub(crate) enum Program {
     Psync,
     /// The thesis's way.
     Glommio,
-    /// Writes on a pool of threads.
-    Tokio,
-    /// A task per packet.
-    Compio,
 }
 
 impl Program {
@@ -51,88 +48,51 @@ impl Program {
 /// Why a peer does not serve.
 pub(crate) const WITHOUT_PEERS: &str = "built without peers: 'make bench' builds with them";
 
-/// A run, as both processes are told.
-#[derive(clap::Args, Clone, Debug)]
-pub(crate) struct RunArgs {
-    #[arg(long)]
-    pub(crate) size: usize,
-    #[arg(long)]
-    pub(crate) count: u64,
-    #[arg(long)]
-    pub(crate) depth: u32,
-    #[arg(long)]
-    pub(crate) clients: u32,
-    #[arg(long)]
-    pub(crate) span: u64,
-    #[arg(long)]
-    pub(crate) transport: Transport,
-    #[arg(long)]
-    pub(crate) lends: bool,
-    #[arg(long)]
+/// Serves one run.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Server {
+    pub(crate) program: Program,
+    pub(crate) part: Part,
+    pub(crate) path: PathBuf,
+    pub(crate) run: Run,
     pub(crate) core: Option<usize>,
 }
 
-/// Serves one run, for kakehi-bench itself.
-#[derive(clap::Args, Debug)]
-pub(crate) struct ServerArgs {
-    #[arg(long)]
-    program: Program,
-    #[arg(long)]
-    part: Part,
-    #[arg(long)]
-    path: PathBuf,
-    #[command(flatten)]
-    run: RunArgs,
-}
-
-/// Sends the packets of one run, for kakehi-bench itself.
-#[derive(clap::Args, Debug)]
-pub(crate) struct ClientArgs {
-    #[arg(long)]
-    address: Address,
-    #[command(flatten)]
-    run: RunArgs,
-}
-
-impl RunArgs {
-    fn run(&self) -> Run {
-        let Self { size, count, depth, clients, span, transport, lends, .. } = *self;
-        Run { size, count, depth, clients, span, transport, lends }
-    }
+/// Sends the packets of one run.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Client {
+    pub(crate) address: String,
+    pub(crate) run: Run,
+    pub(crate) core: Option<usize>,
 }
 
 /// Says where it listens on its first line, and what the run took on its second.
-pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<()> {
-    pin(args.run.core)?;
-    let run = args.run.run();
-    let sample = match args.program {
-        Program::Kakehi => serve_ours(args.part, &args.path, run),
-        Program::Psync => psync::serve(args.part, &args.path, &run),
+pub(crate) fn serve(server: &Server) -> anyhow::Result<()> {
+    let Server { program, part, path, run, core } = server;
+    pin(*core)?;
+    let sample = match program {
+        Program::Kakehi => serve_ours(*part, path, run.clone()),
+        Program::Psync => psync::serve(*part, path, run),
         #[cfg(feature = "peers")]
-        Program::Glommio => peers::glommio::serve(&args.path, &run),
-        #[cfg(feature = "peers")]
-        Program::Tokio => peers::tokio::serve(&args.path, &run),
-        #[cfg(feature = "peers")]
-        Program::Compio => peers::compio::serve(&args.path, &run),
+        Program::Glommio => peers::glommio::serve(path, run),
         #[cfg(not(feature = "peers"))]
-        Program::Glommio | Program::Tokio | Program::Compio => bail!(WITHOUT_PEERS),
+        Program::Glommio => bail!(WITHOUT_PEERS),
     }?;
     say(sample)
 }
 
 /// Ends when every packet is served.
-pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
-    pin(args.run.core)?;
+pub(crate) fn send(client: &Client) -> anyhow::Result<()> {
+    pin(client.core)?;
     let (mut executor, events, _, sockets) = set_up()?;
-    let (handle, run) = (executor.handle(), args.run.run());
+    let (handle, run) = (executor.handle(), client.run.clone());
+    let address = client.address.parse().context("an address")?;
     match run.transport {
-        Transport::Tcp => {
-            executor.run_until(client::send_all(&handle, &sockets, &args.address, run))
-        }
+        Transport::Tcp => executor.run_until(client::send_all(&handle, &sockets, &address, run)),
         Transport::Ucx => {
             let memory = Pool::new(NUMBER_LEN, run.depth as usize * run.parts()).memory();
             let worker = ucx::worker(&handle, &events, &run, memory, NUMBER_LEN)?;
-            let stream = executor.run_until(sockets.connect(&args.address, client::PATIENCE))?;
+            let stream = executor.run_until(sockets.connect(&address, client::PATIENCE))?;
             executor.run_until(ucx::send_all(&handle, worker, stream, run))
         }
     }
@@ -145,7 +105,7 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
         Part::Integrated => Some(File::new(OwnedFd::from(open(path, true)?))?),
     };
     let handle = executor.handle();
-    let server = Server::new(&handle, &engines, file, run.clone())?;
+    let server = server::Server::new(&handle, &engines, file, run.clone())?;
     let landing = server.pool.memory();
     let worker = match run.transport {
         Transport::Tcp => None,
@@ -162,7 +122,7 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
 fn listen(executor: &mut Executor, sockets: &Sockets) -> anyhow::Result<Listener> {
     let address = "tcp://127.0.0.1:0".parse().context("an address")?;
     let listener = executor.run_until(sockets.listen(&address))?;
-    say(listener.address())?;
+    say(listener.address().to_string())?;
     Ok(listener)
 }
 

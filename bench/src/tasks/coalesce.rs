@@ -9,15 +9,16 @@ use std::{
     fs::{self, File},
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 use super::{Effort, Place, Places, spreads};
-use crate::report::Report;
+use crate::{child::Part, process::succeed, report::Report, rounds::map};
 
 /// Numbers of files; beyond the second only what [`Effort`] allows.
 const COUNTS: [u32; 2] = [1024, 16_384];
@@ -29,44 +30,40 @@ const OTHERS: [(&str, usize, u32); 2] = [("100B", 100, 16_384), ("64KiB", 64 << 
 const RANKS: u32 = 4;
 const ROUNDS: usize = 5;
 
-/// Makes files, or reads them, for kakehi-bench itself.
-#[derive(clap::Args, Debug)]
+/// Makes files, or reads them.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Args {
-    /// Number of files.
-    count: u32,
-    /// Their folder.
+    files: Files,
     folder: PathBuf,
-    /// Bytes of each.
-    #[arg(long, default_value_t = LEN)]
-    len: usize,
-    /// Reads the files that are there, in random order.
-    #[arg(long)]
-    read: bool,
-    /// Asks how long each file is.
-    #[arg(long, conflicts_with = "read")]
-    stat: bool,
+    verb: Verb,
     /// Which of the processes this is; without it the one that starts them.
-    #[arg(long)]
     rank: Option<u32>,
+}
+
+/// What is done with each of the files.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+enum Verb {
+    Make,
+    /// In random order.
+    Read,
+    /// Asks how long it is.
+    Stat,
 }
 
 /// Makes the files, or reads them, by several processes; says how many nanoseconds these took.
 pub(crate) fn make(args: &Args) -> anyhow::Result<()> {
     if let Some(rank) = args.rank {
-        let numbers = (rank..args.count).step_by(RANKS as usize);
-        return match args {
-            Args { read: true, .. } => read_all(args, numbers.collect()),
-            Args { stat: true, .. } => stat_all(args, numbers),
-            _ => make_all(args, numbers),
+        let numbers = (rank..args.files.count).step_by(RANKS as usize);
+        return match args.verb {
+            Verb::Make => make_all(args, numbers),
+            Verb::Read => read_all(args, numbers.collect()),
+            Verb::Stat => stat_all(args, numbers),
         };
     }
     let begin = Instant::now();
     let start = |rank: u32| {
-        let mut command = Command::new(env::current_exe()?);
-        command.arg("make-files").arg(args.count.to_string()).arg(&args.folder);
-        command.args(["--len", &args.len.to_string()]);
-        command.args(args.read.then_some("--read")).args(args.stat.then_some("--stat"));
-        command.arg("--rank").arg(rank.to_string()).spawn()
+        let words = Part::MakeFiles(Args { rank: Some(rank), ..args.clone() }).words()?;
+        Command::new(env::current_exe()?).args(words).spawn()
     };
     let ranks = (0..RANKS).map(start).collect::<Result<Vec<_>, _>>()?;
     for mut rank in ranks {
@@ -81,7 +78,7 @@ fn name(args: &Args, number: u32) -> PathBuf {
 }
 
 fn make_all(args: &Args, numbers: impl Iterator<Item = u32>) -> anyhow::Result<()> {
-    let bytes = vec![7; args.len];
+    let bytes = vec![7; args.files.len];
     for number in numbers {
         File::create_new(name(args, number))?.write_all(&bytes)?;
     }
@@ -90,13 +87,13 @@ fn make_all(args: &Args, numbers: impl Iterator<Item = u32>) -> anyhow::Result<(
 
 fn stat_all(args: &Args, mut numbers: impl Iterator<Item = u32>) -> anyhow::Result<()> {
     numbers.try_for_each(|number| {
-        ensure!(fs::metadata(name(args, number))?.len() == args.len as u64, "another length");
+        ensure!(fs::metadata(name(args, number))?.len() == args.files.len as u64, "another length");
         Ok(())
     })
 }
 
 fn read_all(args: &Args, mut numbers: Vec<u32>) -> anyhow::Result<()> {
-    let mut bytes = vec![0; args.len];
+    let mut bytes = vec![0; args.files.len];
     Rng::with_seed(7).shuffle(&mut numbers);
     for number in &numbers {
         File::open(name(args, *number))?.read_exact(&mut bytes)?;
@@ -109,8 +106,8 @@ fn read_all(args: &Args, mut numbers: Vec<u32>) -> anyhow::Result<()> {
 /// them back, and asking for the status of each, by the program's own time.
 const ROUND: [&str; 4] = ["", "/program", "/read", "/stat"];
 
-/// Files that are made.
-#[derive(Clone, Copy, Debug)]
+/// Files that are made, and the bytes of each.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct Files {
     count: u32,
     len: usize,
@@ -126,13 +123,14 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         for (name, place) in places.all() {
             let case = format!("coalesce/{case}/{name}");
             let round = |place: &Place| {
-                let both = both(place, |folder, command| {
-                    let make = |more: &[&str]| timed(maker(command()?, files, folder).args(more));
-                    let (whole, made) = make(&[])?;
-                    let program = |more| Ok::<_, anyhow::Error>(first(&make(more)?.1));
-                    Ok([whole, first(&made), program(&["--read"])?, program(&["--stat"])?])
-                })?;
-                Ok(both)
+                both(place, |folder, command| {
+                    let run = |verb| {
+                        let args = Args { files, folder: folder.to_owned(), verb, rank: None };
+                        timed(command()?.args(Part::MakeFiles(args).words()?))
+                    };
+                    let (whole, made) = run(Verb::Make)?;
+                    Ok([whole, made, run(Verb::Read)?.1, run(Verb::Stat)?.1])
+                })
             };
             compare(report, effort, &case, &ROUND, place, round);
         }
@@ -160,11 +158,8 @@ fn compare<const N: usize>(
     let times = place.and_then(|place| effort.alternate(rounds, |_| round(place)));
     for (index, suffix) in suffixes.iter().enumerate().filter(|(_, suffix)| is_wanted(suffix)) {
         let case = name(suffix);
-        let times = times.as_ref().map_err(String::clone).map(|times| {
-            let of =
-                |[plain, ours]: &[[Duration; N]; 2]| Some((*plain.get(index)?, *ours.get(index)?));
-            times.iter().filter_map(of).collect::<Vec<_>>()
-        });
+        let of = |side: &[Duration; N]| side.get(index).copied().unwrap_or_default();
+        let times = map(&times, |[plain, ours]| (of(plain), of(ours)));
         let [files, multifile, ratio] = spreads(&times);
         report.row(format!("{case}/files"), "ms", files);
         report.row(format!("{case}/multifile"), "ms", multifile);
@@ -196,24 +191,9 @@ fn both<T>(
     Ok([plain, coalesced])
 }
 
-fn first(times: &[Duration]) -> Duration {
-    times.first().copied().unwrap_or_default()
-}
-
-fn maker(mut command: Command, files: Files, folder: &Path) -> Command {
-    command.arg("make-files").arg(files.count.to_string()).arg(folder);
-    command.args(["--len", &files.len.to_string()]);
-    command
-}
-
-/// How long a command took, and the times that the program in it said.
-fn timed(command: &mut Command) -> anyhow::Result<(Duration, Vec<Duration>)> {
+/// How long a command took, and how long the program in it, as it says.
+fn timed(command: &mut Command) -> anyhow::Result<(Duration, Duration)> {
     let start = Instant::now();
-    let output = command.stdin(Stdio::null()).output().context("kakehi: run 'make build'")?;
-    let whole = start.elapsed();
-    let why = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}", why.trim());
-    let said = String::from_utf8(output.stdout)?;
-    let times = said.split_whitespace().map(|time| Ok(Duration::from_nanos(time.parse()?)));
-    Ok((whole, times.collect::<anyhow::Result<Vec<_>>>()?))
+    let said = succeed(command).context("run 'make build'")?;
+    Ok((start.elapsed(), Duration::from_nanos(said.trim().parse()?)))
 }

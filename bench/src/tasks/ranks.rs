@@ -14,14 +14,18 @@ use std::{
     cell::LazyCell,
     env, fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
-    time::Instant,
+    process::Command,
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 
 use super::{Effort, Place, Places};
-use crate::{report::Report, scratch::Scratch, spread::Spread};
+use crate::{
+    process::succeed,
+    report::Report,
+    rounds::{Rounds, spread},
+    scratch::Scratch,
+};
 
 /// Numbers of ranks that create; there are more than processors.
 const RANKS: [u32; 3] = [4, 16, 64];
@@ -79,7 +83,7 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         let run = |names: &[&String], job| {
             effort.wants(names).then(|| times(&program, &place, effort, job))
         };
-        let quick = effort.end.is_some();
+        let quick = effort.end.0.is_some();
         for particles in PARTICLES.into_iter().filter(|count| !quick || *count <= PARTICLES_QUICK) {
             simulate(report, &suffix, particles, &run);
         }
@@ -90,7 +94,7 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
     }
 }
 
-type Times = Result<Vec<Vec<f64>>, String>;
+type Times = Rounds<Vec<f64>>;
 
 /// Runs a job if any of these cases is wanted.
 type Run<'a> = dyn Fn(&[&String], Job) -> Option<Times> + 'a;
@@ -103,9 +107,7 @@ fn times(
     job: Job,
 ) -> Times {
     let (program, place) = (program.as_ref()?, place.as_ref()?);
-    if effort.end.is_some_and(|end| Instant::now() >= end) {
-        return Err("the time was used up".to_owned());
-    }
+    effort.end.check()?;
     let times = program.run(place, effort.rounds, job).map_err(|why| format!("{why:#}"));
     // What a failure left must not stay for the next.
     place.clear().ok();
@@ -154,20 +156,16 @@ enum Unit {
 
 /// A row for each side, and the ratio.
 fn pair(report: &mut Report, name: &str, times: &Times, native: usize, ours: usize, unit: Unit) {
-    let of = |value: &dyn Fn(&[f64]) -> Option<f64>| {
-        let times = times.as_ref().map_err(String::clone)?;
-        let values = times.iter().filter_map(|round| value(round));
-        Spread::of(values).ok_or_else(|| "no round was run".to_owned())
-    };
+    let of = |round: &Vec<f64>, column: usize| round.get(column).copied().unwrap_or(f64::NAN);
     let (text, scale): (_, &dyn Fn(f64) -> f64) = match unit {
         Unit::Ms => ("ms", &|time| time * 1e3),
         Unit::Rate(bytes) => ("MiB/s", &move |time| bytes as f64 / f64::from(1 << 20) / time),
     };
     for (side, column) in [("native", native), ("multifile", ours)] {
-        let value = of(&|round| round.get(column).map(|time| scale(*time)));
+        let value = spread(times, |round| scale(of(round, column)));
         report.row(format!("{name}/{side}"), text, value);
     }
-    report.ratio(name, of(&|round| Some(round.get(native)? / round.get(ours)?)));
+    report.ratio(name, spread(times, |round| of(round, native) / of(round, ours)));
 }
 
 impl Program {
@@ -199,8 +197,7 @@ impl Program {
         for name in ["rmaps_base_oversubscribe", "mpi_yield_when_idle"] {
             command.env(format!("OMPI_MCA_{name}"), "1");
         }
-        let output = succeed(&mut command)?;
-        let text = String::from_utf8(output.stdout)?;
+        let text = succeed(&mut command)?;
         let line = |line: &str| {
             let times: Vec<f64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
             ensure!(times.len() == job.columns, "{line}");
@@ -215,14 +212,4 @@ fn archive() -> anyhow::Result<PathBuf> {
     let folder = own.parent().unwrap_or(Path::new("."));
     let mut places = ARCHIVES.iter().map(|place| folder.join(place));
     places.find(|place| place.exists()).context("no libsion.a beside this program")
-}
-
-fn succeed(command: &mut Command) -> anyhow::Result<Output> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().context(name.clone())?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{name}: {}: {}", output.status, said.lines().next().unwrap_or(""));
-    }
-    Ok(output)
 }

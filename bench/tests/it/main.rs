@@ -9,6 +9,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use serde_json::{Value, json};
+
 fn bench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_kakehi-bench"))
 }
@@ -17,17 +19,29 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
+/// This program, to play a part of a bench.
+fn part(part: &Value) -> Command {
+    let mut command = bench();
+    command.arg("part").arg(part.to_string());
+    command
+}
+
 /// Gives a worker these jobs, and returns its answers.
 fn worker(jobs: &str) -> Output {
-    let mut command = bench();
-    command.arg("worker").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut command = part(&json!({"Worker": {"core": null}}));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("starts");
     child.stdin.take().expect("a pipe").write_all(jobs.as_bytes()).expect("reads");
     child.wait_with_output().expect("ends when its input ends")
 }
 
+fn job(verb: &str, size: usize, count: usize, path: &Path) -> String {
+    json!({"verb": verb, "size": size, "count": count, "path": path}).to_string() + "\n"
+}
+
 fn is_sample(answer: &str) -> bool {
-    answer.starts_with("ok ") && answer.split(' ').skip(1).all(|time| time.parse::<u64>().is_ok())
+    let answer: Value = serde_json::from_str(answer).expect("JSON");
+    ["/Ok/wall_ns", "/Ok/cpu_ns"].iter().all(|time| answer.pointer(time).is_some_and(Value::is_u64))
 }
 
 #[test]
@@ -64,12 +78,8 @@ fn a_worker_writes_and_reads_what_it_is_asked() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let [written, burst] = ["a b", "burst"].map(path);
-    let jobs = format!(
-        "write 4096 5 {0}\nread 1024 20 {0}\nburst 8192 2 {1}\n",
-        written.display(),
-        burst.display(),
-    );
-    let output = worker(&jobs);
+    let (write, read) = (job("write", 4096, 5, &written), job("read", 1024, 20, &written));
+    let output = worker(&(write + &read + &job("burst", 8192, 2, &burst)));
     assert!(output.status.success());
     let answers = text(&output.stdout);
     assert_eq!(answers.lines().filter(|answer| is_sample(answer)).count(), 3, "{answers}");
@@ -81,11 +91,12 @@ fn a_worker_writes_and_reads_what_it_is_asked() {
 fn a_worker_says_why_a_job_failed_and_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("file");
-    let jobs = format!("read 1 1 /nowhere/file\nfly 1 1 /\nwrite 1 1 {}\n", path.display());
+    let jobs = [("read", "/nowhere/file".as_ref()), ("fly", "/".as_ref()), ("write", &*path)];
+    let jobs = jobs.map(|(verb, path)| job(verb, 1, 1, path)).concat();
     let answers = text(&worker(&jobs).stdout);
     let answers: Vec<_> = answers.lines().collect();
     let [missing, unknown, done] = answers[..] else { panic!("{answers:?}") };
-    assert!(missing.starts_with("error ") && missing.contains("No such file"), "{missing}");
-    assert!(unknown.starts_with("error "), "{unknown}");
+    assert!(missing.starts_with("{\"Err\":") && missing.contains("No such file"), "{missing}");
+    assert!(unknown.starts_with("{\"Err\":"), "{unknown}");
     assert!(is_sample(done), "{done}");
 }

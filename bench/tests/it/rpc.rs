@@ -11,16 +11,17 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{bench, text};
+use serde_json::{Value, json};
+
+use crate::{part, text};
 
 const SIZE: usize = 8192;
 
-fn words(transport: &str, count: usize, depth: usize, clients: usize, span: usize) -> Vec<String> {
-    let [size, count, depth, clients, span] =
-        [SIZE, count, depth, clients, span].map(|number| number.to_string());
-    let words = ["--size", &size, "--count", &count, "--depth", &depth];
-    let words = words.into_iter().chain(["--clients", &clients, "--span", &span]);
-    words.chain(["--transport", transport]).map(str::to_owned).collect()
+fn run(transport: &str, count: usize, depth: usize, clients: usize, span: usize) -> Value {
+    json!({
+        "size": SIZE, "count": count, "depth": depth, "clients": clients, "span": span,
+        "transport": transport, "lends": false,
+    })
 }
 
 /// A server that ends in time, its first line, and what follows.
@@ -28,26 +29,29 @@ fn server(
     program: &str,
     part: &str,
     path: &Path,
-    words: &[String],
+    run: &Value,
 ) -> (Child, String, BufReader<ChildStdout>) {
+    let server = json!({"program": program, "part": part, "path": path, "run": run, "core": null});
     let mut command = Command::new("timeout");
-    command.args(["300", env!("CARGO_BIN_EXE_kakehi-bench")]);
-    command.args(["rpc-server", "--program", program, "--part", part]).arg("--path").arg(path);
-    let mut child = command.args(words).stdout(Stdio::piped()).spawn().expect("starts");
+    command.args(["300", env!("CARGO_BIN_EXE_kakehi-bench"), "part"]);
+    command.arg(json!({"RpcServer": server}).to_string());
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut address = String::new();
     lines.read_line(&mut address).expect("a line");
-    (child, address.trim_end().to_owned(), lines)
+    (child, serde_json::from_str(&address).expect("an address"), lines)
 }
 
-fn client(address: &str, words: &[String]) -> Output {
-    let mut command: Command = bench();
-    command.args(["rpc-client", "--address", address]).args(words).output().expect("starts")
+fn client(address: &str, run: &Value) -> Output {
+    let client = json!({"address": address, "run": run, "core": null});
+    part(&json!({"RpcClient": client})).output().expect("starts")
 }
 
 fn is_sample(line: &str) -> bool {
-    let numbers: Result<Vec<u64>, _> = line.trim_end().split(' ').map(str::parse).collect();
-    numbers.is_ok_and(|numbers| numbers.len() == 6 && numbers.first() > Some(&0))
+    let sample: Value = serde_json::from_str(line).expect("JSON");
+    let number = |name: &str| sample.get(name).and_then(Value::as_u64);
+    let names = ["cpu_ns", "core_ns", "growth", "rss", "unfairness"];
+    number("wall_ns") > Some(0) && names.iter().all(|name| number(name).is_some())
 }
 
 /// A file of this many blocks, all zero.
@@ -70,9 +74,9 @@ fn every_packet_is_written_where_it_belongs() {
     for (program, transport, clients) in cases {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         let path = blocks(&folder, 20);
-        let words = words(transport, 15, 8, clients, 20 * SIZE); // Fewer packets than blocks.
-        let (mut child, address, mut lines) = server(program, "integrated", &path, &words);
-        let sent = client(&address, &words);
+        let run = run(transport, 15, 8, clients, 20 * SIZE); // Fewer packets than blocks.
+        let (mut child, address, mut lines) = server(program, "integrated", &path, &run);
+        let sent = client(&address, &run);
         assert!(sent.status.success(), "{program}, over {transport}: {sent:?}");
         let mut line = String::new();
         lines.read_to_string(&mut line).expect("a sample");
@@ -92,9 +96,9 @@ fn every_packet_is_written_where_it_belongs() {
 #[test]
 fn packets_may_be_received_without_being_written() {
     for (program, part) in [("kakehi", "request"), ("psync", "network")] {
-        let words = words("tcp", 1000, 8, 1, SIZE);
-        let (_, address, mut lines) = server(program, part, Path::new("/nowhere"), &words);
-        assert!(client(&address, &words).status.success());
+        let run = run("tcp", 1000, 8, 1, SIZE);
+        let (_, address, mut lines) = server(program, part, Path::new("/nowhere"), &run);
+        assert!(client(&address, &run).status.success());
         let mut line = String::new();
         lines.read_to_string(&mut line).expect("a sample");
         assert!(is_sample(&line), "{line}");
@@ -103,8 +107,8 @@ fn packets_may_be_received_without_being_written() {
 
 #[test]
 fn a_client_that_sends_without_credit_is_cut_off() {
-    let words = words("tcp", 100, 2, 1, SIZE);
-    let (mut child, address, _) = server("kakehi", "request", Path::new("/nowhere"), &words);
+    let run = run("tcp", 100, 2, 1, SIZE);
+    let (mut child, address, _) = server("kakehi", "request", Path::new("/nowhere"), &run);
     let address = address.strip_prefix("tcp://").expect("an address");
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("not zero");
@@ -129,13 +133,13 @@ fn a_client_that_sends_without_credit_is_cut_off() {
 fn a_file_is_read_and_written_by_every_engine() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let path = blocks(&folder, 16);
-    let (size, span) = (SIZE.to_string(), (16 * SIZE).to_string());
     for engine in ["auto", "uring", "threads", "psync"] {
-        for flags in [&[][..], &["--random"], &["--write"], &["--write", "--random"]] {
-            let mut command = bench();
-            command.args(["file-side", "--engine", engine, "--size", &size, "--span", &span]);
-            command.args(["--count", "40", "--depth", "4", "--path"]).arg(&path).args(flags);
-            let output = command.output().expect("starts");
+        for (write, random) in [(false, false), (false, true), (true, false), (true, true)] {
+            let side = json!({
+                "engine": engine, "size": SIZE, "span": 16 * SIZE, "count": 40, "depth": 4,
+                "path": path, "write": write, "random": random, "halfway": false, "core": null,
+            });
+            let output = part(&json!({"FileSide": side})).output().expect("starts");
             assert!(output.status.success(), "{}", text(&output.stderr));
             assert!(is_sample(&text(&output.stdout)), "{}", text(&output.stdout));
         }

@@ -66,10 +66,6 @@ impl Job {
     }
 
     /// Every job of this user that is served on this node, and what its daemon says of it.
-    ///
-    /// # Errors
-    ///
-    /// A folder of jobs cannot be read.
     pub(crate) fn all(environment: &Environment) -> Result<Vec<Served>, Failure> {
         let (mut jobs, mut silent) = (Vec::new(), Vec::new());
         for base in &bases(environment) {
@@ -82,10 +78,6 @@ impl Job {
 
     /// The job of the one daemon that a `kakehi serve` has started for programs to come, where
     /// nothing says which job this is.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
     pub(crate) fn served(
         config: &Config,
         environment: &Environment,

@@ -27,10 +27,6 @@ pub(crate) struct Joined(File);
 
 impl Job {
     /// Has the run that started the job append its statistics to the file at `path`.
-    ///
-    /// # Errors
-    ///
-    /// Those of writing to the job's folder.
     pub(crate) fn join_statistics(&self, path: &Path) -> io::Result<()> {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND;
         let name = [absolute(path)?.as_os_str().as_bytes(), b"\0"].concat();
@@ -47,10 +43,6 @@ impl Job {
 impl Job {
     /// The file to which processes append records for the report, in a job that has one; made if
     /// this run `reports`.
-    ///
-    /// # Errors
-    ///
-    /// Those of opening a file in the job's folder.
     pub(crate) fn records(&self, reports: bool) -> io::Result<Option<File>> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = if reports { flags | OFlags::CREATE } else { flags };

@@ -1,7 +1,7 @@
 //! Sections of a manual page beyond the help: examples, variables, files, and further reading; and
 //! the page of the settings.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, iter};
 
 use crate::settings::SETTINGS;
 
@@ -11,114 +11,8 @@ const WITH_SETTINGS: [&str; 6] =
 /// Commands that look for the daemon of a job.
 const OF_JOBS: [&str; 4] = ["kakehi-status", "kakehi-drain", "kakehi-jobs", "kakehi-top"];
 
-/// Command lines, and what each is good for.
-type Examples = &'static [(&'static str, &'static str)];
-
-const EXAMPLES: [(&str, Examples); 20] = [
-    (
-        "kakehi",
-        &[
-            (
-                "kakehi doctor",
-                "See whether this machine can delegate, and what to do if it cannot.",
-            ),
-            ("kakehi run -- ./app", "Run a program with its file I/O delegated."),
-        ],
-    ),
-    (
-        "kakehi-run",
-        &[
-            ("kakehi run -- mpirun -n 4 ./app", "All ranks of this node share one daemon."),
-            ("srun kakehi run -- ./app", "The same within a Slurm step."),
-            ("kakehi run --cores 0 -- ./app", "The daemon has core 0, the program the others."),
-            (
-                "kakehi run --rule 'log/**=pass' -- ./app",
-                "Leave the files below log to the kernel.",
-            ),
-            (
-                "kakehi run --report report.html -- ./app",
-                "See afterwards what the job did to its files.",
-            ),
-            (
-                "kakehi run --coalesce ckpt=ckpt.sion -- mpirun -n 64 ./app",
-                "Keep the files of all ranks below ckpt in one multifile.",
-            ),
-        ],
-    ),
-    (
-        "kakehi-serve",
-        &[
-            (
-                "kakehi serve --background",
-                "A daemon for programs to come, as 'kakehi env' prints for.",
-            ),
-            (
-                "kakehi serve --listen tcp://0.0.0.0:7777 --root /scratch/me --key ~/.kakehi-key",
-                "On an I/O node: serve a folder to the daemons of other nodes.",
-            ),
-            (
-                "kakehi serve --metrics-listen 127.0.0.1:9900",
-                "Let Prometheus scrape http://127.0.0.1:9900/metrics on this node.",
-            ),
-        ],
-    ),
-    (
-        "kakehi-status",
-        &[
-            ("kakehi status --watch", "Bytes and rates, every 2 s, until the job ends."),
-            (
-                "kakehi status --metrics /var/lib/node_exporter/kakehi.prom --watch 15s",
-                "Keep a file for the textfile collector of a node exporter up to date.",
-            ),
-        ],
-    ),
-    ("kakehi-jobs", &[("kakehi jobs --json", "The jobs of this user on this node, for a script.")]),
-    ("kakehi-top", &[("kakehi top --once --columns 120", "One picture as text, for a log.")]),
-    (
-        "kakehi-drain",
-        &[(
-            "kakehi drain --timeout 30s",
-            "Before a job is suspended: have all it wrote in its files.",
-        )],
-    ),
-    ("kakehi-doctor", &[("kakehi -q doctor", "Only what is not as good as it can be.")]),
-    ("kakehi-check", &[("kakehi check ./app -n 3", "Which calls of a program are delegated.")]),
-    (
-        "kakehi-env",
-        &[("eval \"$(kakehi env)\"; kakehi serve --background && ./app", "Without 'kakehi run'.")],
-    ),
-    ("kakehi-config", &[("kakehi config --show-origin", "Who set what.")]),
-    ("kakehi-bench", &[("kakehi bench delegate --quick", "Under a minute.")]),
-    ("kakehi-multifile", &[("kakehi multifile ls ckpt.sion", "What is in a multifile.")]),
-    ("kakehi-multifile-ls", &[("kakehi multifile ls --json ckpt.sion", "The same for a script.")]),
-    (
-        "kakehi-multifile-extract",
-        &[("kakehi multifile extract ckpt.sion ckpt", "All files that were kept in a multifile.")],
-    ),
-    (
-        "kakehi-multifile-join",
-        &[(
-            "kakehi multifile join ckpt.sion --names=ckpt ckpt/*",
-            "Keep the files with their names; 'extract' brings them back.",
-        )],
-    ),
-    (
-        "kakehi-multifile-split",
-        &[("kakehi multifile split ckpt.sion rank.", "The stream of each task as a file.")],
-    ),
-    (
-        "kakehi-multifile-cat",
-        &[("kakehi multifile cat --task 3 ckpt.sion", "The stream of task 3.")],
-    ),
-    ("kakehi-multifile-verify", &[("kakehi multifile verify ckpt.sion", "Is it whole?")]),
-    (
-        "kakehi-multifile-repair",
-        &[(
-            "kakehi multifile repair --dry-run ckpt.sion",
-            "What can be saved of one never closed.",
-        )],
-    ),
-];
+/// Blocks of lines: the name of a page, and then each command line before what it is good for.
+const EXAMPLES: &str = include_str!("examples");
 
 /// Files of every command that takes settings.
 const FILES: [(&str, &str); 4] = [
@@ -135,8 +29,7 @@ const FILES: [(&str, &str); 4] = [
 /// The sections of the page of a command, called as its page is.
 pub(super) fn of(name: &str) -> String {
     let mut text = String::new();
-    let examples = EXAMPLES.iter().find(|(of, _)| *of == name).map(|(_, examples)| *examples);
-    if let Some(examples) = examples {
+    if let Some((_, examples)) = examples().find(|(page, _)| *page == name) {
         text += ".SH EXAMPLES\n";
         for (line, meaning) in examples {
             let (line, meaning) = (roff(line), roff(meaning));
@@ -152,6 +45,15 @@ pub(super) fn of(name: &str) -> String {
         }
     }
     text + &see_also(name)
+}
+
+/// Each page that has any, with its command lines and what each is good for.
+fn examples() -> impl Iterator<Item = (&'static str, Vec<(&'static str, &'static str)>)> {
+    EXAMPLES.split("\n\n").map(|block| {
+        let mut lines = block.lines();
+        let page = lines.next().unwrap_or_default();
+        (page, iter::from_fn(|| lines.next().zip(lines.next())).collect())
+    })
 }
 
 fn environment(has_settings: bool) -> String {
@@ -243,8 +145,9 @@ mod tests {
     #[test]
     fn examples_are_of_commands_that_exist_and_parse() {
         let pages = pages();
-        for (page, examples) in EXAMPLES {
-            assert!(pages.contains(&page.to_owned()), "{page}");
+        assert!(examples().count() > 10);
+        for (page, examples) in examples() {
+            assert!(pages.contains(&page.to_owned()) && !examples.is_empty(), "{page}");
             for (line, _) in examples.iter().filter(|(line, _)| line.starts_with("kakehi ")) {
                 let words: Vec<_> = line.split(' ').map(|word| word.trim_matches('\'')).collect();
                 let parsed = whole().try_get_matches_from(words);

@@ -38,10 +38,6 @@ pub(crate) struct Beside {
 impl Beside {
     /// Begins output into the folder `parent`; existing files are replaced only if `replace`, and
     /// the files `inputs` never.
-    ///
-    /// # Errors
-    ///
-    /// When the folder cannot be written.
     pub(crate) fn create(
         parent: &Path,
         replace: bool,

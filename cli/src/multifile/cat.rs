@@ -6,12 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use multifile::{Error, Part, Reader, TaskReader, codec::Order, header::Keyval, keyval::Records};
+use multifile::{Error, Part, Reader, TaskReader};
 
 use serde_json::json;
 
 use super::{
     beside::Beside,
+    check_records,
     checked::{Block, Checked},
     damage::{differs, judge},
     file_failure, inputs, open,
@@ -99,12 +100,7 @@ fn check(args: &Args, reader: &Reader<File>) -> Result<(), Failure> {
         let why = format_args!("no task asked for has a block {block}");
         return Err(Failure::usage(args.file.display(), why, "see 'kakehi multifile dump'"));
     }
-    let keyval = reader.header(0).is_some_and(|header| header.keyval == Keyval::Inline);
-    if args.key.is_some() && !keyval {
-        let why = "its streams hold no key-value records";
-        return Err(Failure::usage(args.file.display(), why, "leave out --key"));
-    }
-    Ok(())
+    args.key.map_or(Ok(()), |_| check_records(reader, &args.file, "--key"))
 }
 
 /// Called with the number of bytes after each piece; what it fails with ends the copy.
@@ -124,7 +120,7 @@ fn all(
         let sums = sums.map_err(|why| Stopped::Reading(task_failure(&args.file, task, why)))?;
         let is_damaged = match (args.key, sums) {
             (Some(key), _) => {
-                copy_key(&args.file, task, key, reader, stream, to)?;
+                copy_key(&args.file, task, key, reader, to)?;
                 // Records are not read block by block: what surrounds those of a key counts too.
                 differs(reader, &args.file, task).map_err(Stopped::Reading)?
             }
@@ -225,12 +221,10 @@ fn copy_key(
     task: usize,
     key: u64,
     reader: &Reader<File>,
-    stream: TaskReader<File>,
     to: &mut impl Write,
 ) -> Result<(), Stopped> {
     let damaged = |why| Stopped::Reading(task_failure(path, task, why));
-    let order = reader.header(0).map_or(Order::NATIVE, |header| header.order);
-    let mut records = Records::scan(stream, order).map_err(damaged)?;
+    let mut records = reader.records(task).map_err(damaged)?;
     let mut buffer = vec![0; 1 << 16];
     loop {
         let count = records.read(key, &mut buffer).map_err(damaged)?;

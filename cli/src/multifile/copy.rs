@@ -18,31 +18,34 @@ const THREADS_MAX: usize = 8;
 /// Bytes moved by one call.
 const BUFFER_LEN: u64 = 1 << 20;
 
-/// Does every job with as many threads as there are cores. The first failure ends all of them.
-pub(crate) fn in_parallel<T: Send>(
+/// Does every job with as many threads as there are cores; the results are in any order. The first
+/// failure ends all of them.
+pub(crate) fn in_parallel<T: Send, U: Send>(
     jobs: impl Iterator<Item = T> + Send,
-    work: impl Fn(T) -> Result<(), Failure> + Sync,
-) -> Result<(), Failure> {
+    work: impl Fn(T) -> Result<U, Failure> + Sync,
+) -> Result<Vec<U>, Failure> {
     let jobs = Mutex::new(Some(jobs));
     let take = || jobs.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.next();
     let run = || {
+        let mut done = Vec::new();
         while let Some(job) = take() {
-            if let Err(why) = work(job) {
+            done.push(work(job).inspect_err(|_| {
                 *jobs.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                return Err(why);
-            }
+            })?);
         }
-        Ok(())
+        Ok(done)
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
-        let own = run();
-        let all = others.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        all.fold(own, Result::and)
+        let mut all = run()?;
+        for thread in others {
+            match thread.join() {
+                Ok(done) => all.extend(done?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(all)
     })
 }
 
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn the_first_failure_ends_all_threads() {
         let done = AtomicUsize::new(0);
-        let fail = |_| {
+        let fail = |_| -> Result<(), Failure> {
             done.fetch_add(1, Ordering::Relaxed);
             Err(Failure::usage("a", "b", "c"))
         };

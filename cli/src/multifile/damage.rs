@@ -8,10 +8,6 @@ use super::{copy::in_parallel, task_failure};
 use crate::failure::{Code, Failure};
 
 /// True if the data of a task differs from its checksums; `false` where there are none.
-///
-/// # Errors
-///
-/// When it cannot be read.
 pub(crate) fn differs(reader: &Reader<File>, path: &Path, task: usize) -> Result<bool, Failure> {
     match reader.verify(task) {
         Ok(_) => Ok(false),
@@ -43,4 +39,5 @@ pub(crate) fn refuse(reader: &Reader<File>, path: &Path) -> Result<(), Failure> 
         let advice = "take what there is out with 'kakehi multifile split'";
         Err(Failure::new(Code::Damaged, what, why, advice))
     })
+    .map(drop)
 }

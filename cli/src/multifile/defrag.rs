@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use multifile::{Disk, NewTask, Options, Reader, Writer, header::Keyval};
+use multifile::{Disk, NewTask, Options, Reader, Writer};
 use serde_json::json;
 
 use super::{
@@ -90,19 +90,22 @@ impl Shape {
 pub(crate) fn defrag(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
     defragment(&reader, &args.file, &args.output, args.shape, args.force)?;
-    let (tasks, bytes) = (reader.task_count(), total_len(&reader));
-    let name = args.output.display().to_string();
-    if args.json {
-        return output::print_json(&json!({
-            "file": name, "physical_files": args.shape.file_count(tasks),
-            "tasks": tasks, "bytes": bytes,
-        }));
-    }
-    output::print(&format!(
-        "{name}: {}, {}\n",
-        report::count(tasks, "task", "s"),
-        Size(bytes).approximate()
-    ))
+    told(args.json, &args.output, args.shape, reader.task_count(), total_len(&reader))
+}
+
+/// Says what was made.
+pub(super) fn told(
+    as_json: bool,
+    output: &Path,
+    shape: Shape,
+    tasks: usize,
+    bytes: u64,
+) -> Result<(), Failure> {
+    let (name, files) = (output.display().to_string(), shape.file_count(tasks));
+    let document = json!({"file": name, "physical_files": files, "tasks": tasks, "bytes": bytes});
+    output::show(as_json, &document, || {
+        format!("{name}: {}, {}\n", report::count(tasks, "task", "s"), Size(bytes).approximate())
+    })
 }
 
 /// Makes the multifile `output` of the streams of `reader`, which was opened at `path`.
@@ -116,7 +119,7 @@ pub(crate) fn defragment(
     let header = reader.header(0);
     let mut options = shape.options(output)?;
     options.fs_block_len = options.fs_block_len.or(header.map(|header| header.fs_block_len));
-    options.keyval = header.is_some_and(|header| header.keyval == Keyval::Inline);
+    options.keyval = reader.has_records();
     // Records have it too, and are copied as they are.
     options.order = header.map_or(options.order, |header| header.order);
     options.data_order = header.map_or(options.data_order, |header| header.data_order);

@@ -6,12 +6,11 @@ use multifile::{
     Reader,
     codec::Order,
     header::{Header, Keyval},
-    keyval::Records,
     storage::File as _,
 };
 use serde::Serialize;
 
-use super::{failure, file_failure, open, stream, task_failure};
+use super::{check_readable, check_records, failure, file_failure, open, records};
 use crate::{failure::Failure, output, report};
 
 /// Shows headers, places, and the length of every block; with --keys also what is under each key.
@@ -79,10 +78,8 @@ struct Key {
 
 pub(crate) fn dump(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
-    let keyval = reader.header(0).is_some_and(|header| header.keyval == Keyval::Inline);
-    if args.keys && !keyval {
-        let why = "its streams hold no key-value records";
-        return Err(Failure::usage(args.file.display(), why, "leave out --keys"));
+    if args.keys {
+        check_records(&reader, &args.file, "--keys")?;
     }
     let files = (0..reader.file_count()).filter_map(|index| physical(&reader, index));
     let files = files.collect::<std::io::Result<_>>();
@@ -92,14 +89,9 @@ pub(crate) fn dump(args: &Args) -> Result<(), Failure> {
         physical_files: files.map_err(|why| file_failure(&args.file, &why))?,
         tasks: tasks.collect::<Result<_, _>>()?,
     };
-    if args.json {
-        output::print_json(&dump)?;
-    } else {
-        output::print(&text(&dump))?;
-    }
-    let damaged = dump.tasks.iter().find(|task| task.bytes.is_none()).map(|task| task.task);
-    let why = damaged.and_then(|task| Some((task, reader.stream(task).err()?)));
-    why.map_or(Ok(()), |(task, why)| Err(task_failure(&args.file, task, why)))
+    output::show(args.json, &dump, || text(&dump))?;
+    let damaged = dump.tasks.iter().filter(|task| task.bytes.is_none()).map(|task| task.task);
+    check_readable(&reader, &args.file, damaged)
 }
 
 fn physical(reader: &Reader<File>, index: usize) -> Option<std::io::Result<Physical>> {
@@ -146,9 +138,7 @@ fn task(args: &Args, reader: &Reader<File>, index: usize) -> Result<Task, Failur
 }
 
 fn keys(args: &Args, reader: &Reader<File>, index: usize) -> Result<Vec<Key>, Failure> {
-    let order = reader.header(0).map_or(Order::NATIVE, |header| header.order);
-    let records = Records::scan(stream(reader, &args.file, index)?, order);
-    let records = records.map_err(|why| task_failure(&args.file, index, why))?;
+    let records = records(reader, &args.file, index)?;
     let mut keys: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
     for record in records.records() {
         let (count, bytes) = keys.entry(record.key).or_default();

@@ -93,11 +93,11 @@ pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
     let bytes = extract.all(&paths, &target, place, is_single).map_err(|why| beside.told(why))?;
     beside.publish()?;
     let (file, files) = (args.output.display().to_string(), paths.len());
-    if args.json {
-        return output::print_json(&json!({ "output": file, "names": files, "bytes": bytes }));
-    }
-    let bytes = Size(bytes).approximate();
-    output::print(&format!("{file}: {}, {bytes}\n", report::count(files, "name", "s")))
+    let document = json!({"output": file, "names": files, "bytes": bytes});
+    output::show(args.json, &document, || {
+        let bytes = Size(bytes).approximate();
+        format!("{file}: {}, {bytes}\n", report::count(files, "name", "s"))
+    })
 }
 
 /// Returns the paths to extract, each folder before its content.

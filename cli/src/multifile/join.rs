@@ -10,19 +10,14 @@ use std::{
 };
 
 use multifile::{NewTask, codec::Order, keyval::Records};
-use serde_json::json;
 
 use super::{
     beside::Beside,
     copy::input_failure,
-    defrag::{NAMES_ROOM, Shape, Source, assemble},
+    defrag::{NAMES_ROOM, Shape, Source, assemble, told},
     file_failure, naming, open, stream,
 };
-use crate::{
-    failure::{Code, Failure},
-    output, report,
-    size::Size,
-};
+use crate::failure::{Code, Failure};
 
 const HOW_TO_LIST: &str = "write one file's name on each line, or end each with a zero byte";
 /// Bytes of a strange name that are shown.
@@ -117,18 +112,7 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
         check_records(&made, input)?;
     }
     beside.publish()?;
-    let (count, bytes, name) = (tasks.len(), lens.iter().sum(), args.output.display().to_string());
-    if args.json {
-        return output::print_json(&json!({
-            "file": name, "physical_files": args.shape.file_count(count),
-            "tasks": count, "bytes": bytes,
-        }));
-    }
-    output::print(&format!(
-        "{name}: {}, {}\n",
-        report::count(count, "task", "s"),
-        Size(bytes).approximate()
-    ))
+    told(args.json, &args.output, args.shape, tasks.len(), lens.iter().sum())
 }
 
 fn names_in(list: &Path) -> Result<Vec<PathBuf>, Failure> {

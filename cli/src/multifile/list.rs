@@ -7,9 +7,9 @@ use serde::Serialize;
 use multifile::catalogue::TASK;
 
 use super::{
-    failure,
+    check_readable, failure,
     names::{by_task, names, paths_of, without_task},
-    open, task_failure,
+    open,
 };
 use crate::{failure::Failure, output};
 
@@ -85,14 +85,9 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
         tasks: tasks.map_err(|why| failure(&args.file, why))?,
         names_without_data: without_data.iter().map(|name| text_of(name)).collect(),
     };
-    if args.json {
-        output::print_json(&listing)?;
-    } else {
-        output::print(&text(&listing))?;
-    }
-    let damaged = listing.tasks.iter().find(|row| row.bytes.is_none()).map(|row| row.task);
-    let why = damaged.and_then(|task| Some((task, reader.stream(task).err()?)));
-    why.map_or(Ok(()), |(task, why)| Err(task_failure(&args.file, task, why)))
+    output::show(args.json, &listing, || text(&listing))?;
+    let damaged = listing.tasks.iter().filter(|row| row.bytes.is_none()).map(|row| row.task);
+    check_readable(&reader, &args.file, damaged)
 }
 
 fn text(listing: &Listing) -> String {

@@ -11,10 +11,6 @@ use super::{stream, stream_failure, task_failure};
 use crate::failure::{Code, Failure};
 
 /// The names in a multifile; `None`: it has none, as one that SIONlib wrote.
-///
-/// # Errors
-///
-/// When they cannot be read.
 pub(crate) fn names(reader: &Reader<File>, path: &Path) -> Result<Option<Catalogue>, Failure> {
     if reader.task_count() == 0 {
         return Ok(None);
@@ -43,10 +39,6 @@ pub(crate) fn names(reader: &Reader<File>, path: &Path) -> Result<Option<Catalog
 }
 
 /// The names in a multifile that has to have some.
-///
-/// # Errors
-///
-/// When it has none, or they cannot be read.
 pub(crate) fn names_of(reader: &Reader<File>, path: &Path) -> Result<Catalogue, Failure> {
     names(reader, path)?.ok_or_else(|| {
         let why = "it has no names of files";
@@ -56,10 +48,6 @@ pub(crate) fn names_of(reader: &Reader<File>, path: &Path) -> Result<Catalogue, 
 }
 
 /// Every name with its inode, each folder before what is in it.
-///
-/// # Errors
-///
-/// When one is too long for the kernel.
 pub(crate) fn paths_of(names: &Catalogue, path: &Path) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
     names.paths().ok_or_else(|| {
         let why = "its folders are deeper than a path may be long";

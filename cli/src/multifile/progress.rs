@@ -46,10 +46,6 @@ impl Progress {
     /// From here on SIGINT, SIGTERM, and SIGHUP make [`advance`](Self::advance) fail instead of
     /// ending the process, so that what is half written can be removed; those that are ignored stay
     /// so.
-    ///
-    /// # Errors
-    ///
-    /// When the system refuses handlers.
     pub(crate) fn stop_on_signals(self) -> Result<Self, Failure> {
         for signal in heeded(&[SIGINT, SIGTERM, SIGHUP]) {
             flag::register(*signal, Arc::clone(&self.stop))
@@ -59,10 +55,6 @@ impl Progress {
     }
 
     /// Counts `len` bytes.
-    ///
-    /// # Errors
-    ///
-    /// When a signal asked to stop.
     pub(crate) fn advance(&self, len: u64) -> Result<(), Failure> {
         self.bar.inc(len);
         if self.stop.load(Ordering::Relaxed) {

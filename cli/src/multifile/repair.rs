@@ -4,7 +4,6 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
 use multifile::{
@@ -113,11 +112,7 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     }
     let file = args.output.as_ref().unwrap_or(&args.file).display().to_string();
     let report = Found { file, needed, done, in_doubt, checksums_lost, tasks: rows };
-    if args.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&text(&report))?;
-    }
+    output::show(args.json, &report, || text(&report))?;
     judge(&report)
 }
 
@@ -135,15 +130,13 @@ fn hold(path: &Path, in_place: bool) -> Result<File, Failure> {
 fn compare(path: &Path, rows: &mut [Row]) -> Result<(), Failure> {
     let reader = open(path)?;
     reader.check().map_err(|why| held_failure(path, why))?;
-    let damaged = Mutex::new(Vec::new());
-    in_parallel(0..reader.task_count(), |task| {
-        if differs(&reader, path, task)? || records(&reader, task).is_err() {
-            damaged.lock().unwrap_or_else(PoisonError::into_inner).push(task);
-        }
-        Ok(())
+    let damaged = in_parallel(0..reader.task_count(), |task| {
+        let is_damaged = differs(&reader, path, task)? || records(&reader, task).is_err();
+        Ok(is_damaged.then_some(task))
     })?;
-    let damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
-    rows.iter_mut().filter(|row| damaged.contains(&row.task)).for_each(|row| row.doubt = CHECKSUM);
+    rows.iter_mut()
+        .filter(|row| damaged.contains(&Some(row.task)))
+        .for_each(|row| row.doubt = CHECKSUM);
     Ok(())
 }
 

@@ -7,24 +7,19 @@ use std::{
     io,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
-use multifile::{
-    Reader,
-    codec::{Order, signed},
-    header::Keyval,
-    keyval::Records,
-};
+use multifile::{Reader, codec::signed, keyval::Records};
 use serde_json::json;
 
 use super::{
     beside::Beside,
+    check_records,
     copy::{Target, in_parallel},
     damage::{differs, judge},
     failure, file_failure, inputs, open,
     progress::Progress,
-    stream, stream_failure, task_failure, total_len,
+    records, stream, stream_failure, total_len,
 };
 use crate::{
     failure::{Code, Failure},
@@ -70,29 +65,19 @@ pub(crate) struct Naming {
 
 pub(crate) fn split(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
-    let keyval = reader.header(0).is_some_and(|header| header.keyval == Keyval::Inline);
-    if args.naming.keys && !keyval {
-        let why = "its streams hold no key-value records";
-        return Err(Failure::usage(args.file.display(), why, "leave out --keys"));
+    if args.naming.keys {
+        check_records(&reader, &args.file, "--keys")?;
     }
     let split = Split { path: &args.file, reader, naming: args.naming };
     let Written { files, damaged } = split.run(&args.prefix, args.force)?;
     let files = files.len();
     let (tasks, bytes) = (split.reader.task_count(), total_len(&split.reader));
-    if args.json {
-        let file = args.file.display().to_string();
-        output::print_json(&json!({
-            "file": file, "tasks": tasks, "files_written": files, "bytes": bytes,
-        }))?;
-    } else {
-        output::print(&format!(
-            "{}: {}, {}, in {}\n",
-            args.file.display(),
-            report::count(tasks, "task", "s"),
-            Size(bytes).approximate(),
-            report::count(files, "file", "s"),
-        ))?;
-    }
+    let file = args.file.display().to_string();
+    let document = json!({"file": file, "tasks": tasks, "files_written": files, "bytes": bytes});
+    output::show(args.json, &document, || {
+        let (tasks, bytes) = (report::count(tasks, "task", "s"), Size(bytes).approximate());
+        format!("{file}: {tasks}, {bytes}, in {}\n", report::count(files, "file", "s"))
+    })?;
     judge(&args.file, &damaged)
 }
 
@@ -123,8 +108,7 @@ impl Split<'_> {
         let beside = Beside::create(&parent, replace, inputs(&self.reader))?;
         let numbers = self.numbers()?;
         let progress = Progress::new("split", total_len(&self.reader)).stop_on_signals()?;
-        let written = Mutex::new(Written::default());
-        in_parallel(numbers.iter().enumerate(), |(task, number)| {
+        let tasks = in_parallel(numbers.iter().enumerate(), |(task, number)| {
             let mut name = base.clone();
             name.push(format!("{number:0width$}", width = usize::from(self.naming.digits)));
             let names = if self.naming.keys {
@@ -135,18 +119,16 @@ impl Split<'_> {
                 self.one(&beside, &name, Stream { task, from, len }, &progress)?;
                 vec![name]
             };
-            let is_damaged = differs(&self.reader, self.path, task)?;
-            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok((task, names, differs(&self.reader, self.path, task)?))
+        });
+        let mut tasks = tasks.map_err(|why| beside.told(why))?;
+        beside.publish()?;
+        tasks.sort_by_key(|(task, ..)| *task);
+        let mut written = Written::default();
+        for (task, names, is_damaged) in tasks {
             written.files.extend(names.into_iter().map(|name| (task, name)));
             written.damaged.extend(is_damaged.then_some(task));
-            Ok(())
-        })
-        .map_err(|why| beside.told(why))?;
-        beside.publish()?;
-        let mut written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // Each task's are together, whichever thread wrote them.
-        written.files.sort_by_key(|(task, _)| *task);
-        written.damaged.sort_unstable();
+        }
         Ok(written)
     }
 
@@ -174,9 +156,7 @@ impl Split<'_> {
         name: &OsString,
         progress: &Progress,
     ) -> Result<Vec<OsString>, Failure> {
-        let order = self.reader.header(0).map_or(Order::NATIVE, |header| header.order);
-        let records = Records::scan(stream(&self.reader, self.path, task)?, order);
-        let mut records = records.map_err(|why| task_failure(self.path, task, why))?;
+        let mut records = records(&self.reader, self.path, task)?;
         let mut names = Vec::new();
         for key in records.keys().to_vec() {
             let mut name = name.clone();

@@ -3,10 +3,9 @@
 use std::{
     fs::File,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
-use multifile::{Error, Reader, codec::Order, header::Keyval, keyval::Records};
+use multifile::{Error, Reader};
 use serde::Serialize;
 
 use super::{copy::in_parallel, held_failure, open, progress::Progress, stream_len, total_len};
@@ -51,21 +50,16 @@ pub(crate) fn verify(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
     reader.check().map_err(|why| held_failure(&args.file, why))?;
     let progress = Progress::new("verify", total_len(&reader));
-    let damage = Mutex::new(Vec::new());
-    in_parallel(0..reader.task_count(), |task| {
+    let damage = in_parallel(0..reader.task_count(), |task| {
         match check(&reader, task, &progress)? {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(None),
             // A file that cannot be read says nothing about its data.
             Err(why @ Error::Io { .. }) => Err(super::task_failure(&args.file, task, why)),
-            Err(why) => {
-                let found = Damage { task, why: why.to_string() };
-                damage.lock().unwrap_or_else(PoisonError::into_inner).push(found);
-                Ok(())
-            }
+            Err(why) => Ok(Some(Damage { task, why: why.to_string() })),
         }
     })?;
     drop(progress);
-    let mut damage = damage.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut damage: Vec<_> = damage.into_iter().flatten().collect();
     damage.sort_unstable_by_key(|found| found.task);
     let verdict = Verdict {
         file: args.file.display().to_string(),
@@ -75,11 +69,7 @@ pub(crate) fn verify(args: &Args) -> Result<(), Failure> {
         checksums: reader.has_checksums(),
         damage,
     };
-    if args.json {
-        output::print_json(&verdict)?;
-    } else {
-        output::print(&text(&verdict))?;
-    }
+    output::show(args.json, &verdict, || text(&verdict))?;
     judge(&args.file, &verdict)
 }
 
@@ -121,13 +111,7 @@ fn read(
 
 /// Reads the records of a task, if the multifile has any.
 pub(super) fn records(reader: &Reader<File>, task: usize) -> multifile::Result<()> {
-    match reader.header(0) {
-        Some(header) if header.keyval == Keyval::Inline => {
-            let order: Order = header.order;
-            Records::scan(reader.stream(task)?, order).map(|_| ())
-        }
-        _ => Ok(()),
-    }
+    if reader.has_records() { reader.records(task).map(drop) } else { Ok(()) }
 }
 
 fn text(verdict: &Verdict) -> String {

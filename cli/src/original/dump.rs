@@ -7,7 +7,6 @@ use multifile::{
     Reader,
     codec::{Order, signed},
     header::{Header, Keyval},
-    keyval::Records,
     name::physical,
 };
 
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::{
     failure::{Code, Failure},
-    multifile::{failure, library_version, open, order_name, stream, task_failure},
+    multifile::{failure, library_version, open, order_name, records},
     output,
 };
 
@@ -56,10 +55,10 @@ pub(super) fn dump(options: &Options) -> Result<(), Failure> {
     }
     let keyval = header.keyval == Keyval::Inline;
     if keyval && options.has(b'k') {
-        dump.keys(header.order)?;
+        dump.keys()?;
     }
     if keyval && options.has(b'K') {
-        dump.records(header.order)?;
+        dump.records()?;
     }
     output::print(&dump.text)?;
     if !keyval && (options.has(b'k') || options.has(b'K')) {
@@ -246,10 +245,10 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn keys(&mut self, order: Order) -> Result<(), Failure> {
+    fn keys(&mut self) -> Result<(), Failure> {
         self.line("-".repeat(WIDE));
         for task in 0..self.reader.task_count() {
-            let records = self.scan(task, order)?;
+            let records = records(&self.reader, self.path, task)?;
             for (index, key) in records.keys().iter().enumerate() {
                 let (count, len) =
                     records.stat(*key).map_or((0, 0), |stat| (stat.record_count, stat.len));
@@ -263,9 +262,9 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn records(&mut self, order: Order) -> Result<(), Failure> {
+    fn records(&mut self) -> Result<(), Failure> {
         for task in 0..self.reader.task_count() {
-            let records = self.scan(task, order)?;
+            let records = records(&self.reader, self.path, task)?;
             let entries = records.records().iter().enumerate().map(|(index, record)| {
                 format!(" [{index:02}:k=<{}>,size={}]", signed(record.key), record.len)
             });
@@ -274,10 +273,5 @@ impl Dump<'_> {
             self.line(format_args!("Task {task:02}:{}", lines.join("\n       :")));
         }
         Ok(())
-    }
-
-    fn scan(&self, task: usize, order: Order) -> Result<Records<File>, Failure> {
-        let records = Records::scan(stream(&self.reader, self.path, task)?, order);
-        records.map_err(|why| task_failure(self.path, task, why))
     }
 }

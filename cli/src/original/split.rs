@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs::File};
 
-use multifile::{Reader, codec::Order, header::Keyval};
+use multifile::{Reader, codec::Order};
 
 use super::options::Options;
 use crate::{
@@ -22,7 +22,7 @@ pub(super) fn split(options: &Options) -> Result<(), Failure> {
     let digits = u8::try_from(digits).ok().filter(|digits| (1..=20).contains(digits));
     let digits = digits.ok_or_else(|| Failure::usage("-d", "1 to 20 digits", "see -h"))?;
     let reader = open(path)?;
-    let keys = reader.header(0).is_some_and(|header| header.keyval == Keyval::Inline);
+    let keys = reader.has_records();
     let naming = Naming { digits, global_rank: options.has(b'g'), keys };
     let split = Split { path, reader, naming };
     let Written { files, damaged } = split.run(&prefix, true)?;

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use daemon::Sample;
 
-use super::{
-    page::escaped,
-    records::{Class, File, SIZES, least},
+use super::records::{Class, File, SIZES, least};
+use crate::{
+    html::{self, escaped, svg},
+    size::Size,
 };
-use crate::size::Size;
 
 const WIDTH: f64 = 880.0;
 /// Room for the numbers at the left.
@@ -63,15 +63,6 @@ fn label(number: f64) -> String {
     Size(number.max(0.0) as u64).approximate()
 }
 
-/// A picture of `height`, with a text for who does not see it.
-fn svg(height: f64, title: &str, body: &str) -> String {
-    format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>\
-         {body}</svg>\n",
-        escaped(title)
-    )
-}
-
 /// Bytes the program wrote above a line, and bytes that reached the files below it.
 pub(super) fn timeline(samples: &[Sample], end: f64) -> String {
     const HALF: f64 = 90.0;
@@ -108,7 +99,8 @@ pub(super) fn timeline(samples: &[Sample], end: f64) -> String {
     };
     let of_writes = scale(|rate| rate.written.max(rate.drained), most);
     let of_reads = scale(|rate| rate.read, most_read);
-    let mut text = |x: f64, y: f64, class: &str, text: &str| body += &label_at(x, y, class, text);
+    let mut text =
+        |x: f64, y: f64, class: &str, text: &str| body += &html::label(x, y, class, text);
     text(LEFT - 6.0, top + 4.0, "right", &of_writes);
     text(LEFT - 6.0, middle + 4.0, "right", "0");
     text(LEFT - 6.0, middle + HALF, "right", &of_writes);
@@ -119,11 +111,12 @@ pub(super) fn timeline(samples: &[Sample], end: f64) -> String {
     body += &axis(middle);
     body += &axis(read_foot);
     body += &time_axis(end, read_foot);
-    svg(read_foot + FOOT, "Bytes written, brought into the files, and read, over time", &body)
-}
-
-fn label_at(x: f64, y: f64, class: &str, text: &str) -> String {
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{text}</text>")
+    svg(
+        WIDTH,
+        read_foot + FOOT,
+        "Bytes written, brought into the files, and read, over time",
+        &body,
+    )
 }
 
 fn axis(y: f64) -> String {
@@ -148,24 +141,23 @@ pub(super) fn waiting(samples: &[Sample], end: f64) -> String {
     };
     let pending = path(&|sample| bytes(sample.pending) / bytes(most));
     let busy = path(&|sample| f64::from(sample.busy) / 1000.0);
-    let (left, right) = (LEFT, WIDTH - RIGHT);
     let mut body = format!(
-        "<polygon class=\"pending\" points=\"{left},{foot} {pending} {},{foot}\"/>\
-         <polyline class=\"busy\" points=\"{busy}\"/>\
-         <line class=\"axis\" x1=\"{left}\" y1=\"{foot}\" x2=\"{right}\" y2=\"{foot}\"/>",
-        samples.last().map_or(left, |last| x(millis(last.at_ms), end)),
+        "<polygon class=\"pending\" points=\"{LEFT},{foot} {pending} {},{foot}\"/>\
+         <polyline class=\"busy\" points=\"{busy}\"/>{}",
+        samples.last().map_or(LEFT, |last| x(millis(last.at_ms), end)),
+        axis(foot),
     );
     let is_empty = samples.iter().all(|sample| sample.pending == 0);
     let most = if is_empty { "nothing".to_owned() } else { Size(most).approximate() };
-    write!(
-        body,
-        "<text x=\"{}\" y=\"20\" class=\"right\">{most}</text><text x=\"{left}\" y=\"10\">waits in \
-         staging (area); share of its time that the daemon worked (line, to 100 %)</text>",
-        LEFT - 6.0
-    )
-    .ok();
+    let what = "waits in staging (area); share of its time that the daemon worked (line, to 100 %)";
+    body += &(html::label(LEFT - 6.0, 20.0, "right", &most) + &html::label(LEFT, 10.0, "", what));
     body += &time_axis(end, foot);
-    svg(foot + FOOT, "Bytes that wait in staging, and how busy the daemon is, over time", &body)
+    svg(
+        WIDTH,
+        foot + FOOT,
+        "Bytes that wait in staging, and how busy the daemon is, over time",
+        &body,
+    )
 }
 
 /// Where a time, in seconds, is.
@@ -185,8 +177,7 @@ fn time_axis(end: f64, foot: f64) -> String {
         // The last one ends where the axis does.
         let (anchor, x) =
             if x > WIDTH - 3.0 * RIGHT { ("right", WIDTH - RIGHT) } else { (anchor, x) };
-        let time = format!("{time:.digits$} s");
-        write!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{anchor}\">{time}</text>").ok();
+        body += &html::label(x, y, anchor, &format!("{time:.digits$} s"));
     }
     body
 }
@@ -205,7 +196,7 @@ pub(super) fn histogram(title: &str, classes: &[Class; SIZES]) -> String {
     const HEIGHT: f64 = 90.0;
     let (foot, most) = (18.0 + HEIGHT, classes.iter().map(|class| class.calls).max().unwrap_or(0));
     let step = (WIDTH - LEFT - RIGHT) / bytes(SIZES as u64);
-    let mut body = format!("<text x=\"{}\" y=\"22\" class=\"right\">{most}</text>", LEFT - 6.0);
+    let mut body = html::label(LEFT - 6.0, 22.0, "right", &most.to_string());
     for (index, class) in classes.iter().enumerate() {
         let (at, height) =
             (LEFT + step * bytes(index as u64), bytes(class.calls) / bytes(most.max(1)) * HEIGHT);
@@ -227,14 +218,11 @@ pub(super) fn histogram(title: &str, classes: &[Class; SIZES]) -> String {
         .ok();
         if class.calls > 0 {
             let (x, y) = (at + step / 2.0, foot - height - 3.0);
-            write!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"middle\">{}</text>", class.calls)
-                .ok();
+            body += &html::label(x, y, "middle", &class.calls.to_string());
         }
     }
-    let (left, right) = (LEFT, WIDTH - RIGHT);
-    write!(body, "<line class=\"axis\" x1=\"{left}\" y1=\"{foot}\" x2=\"{right}\" y2=\"{foot}\"/>")
-        .ok();
-    svg(foot + FOOT, title, &body)
+    body += &axis(foot);
+    svg(WIDTH, foot + FOOT, title, &body)
 }
 
 /// When the files with most bytes were open.
@@ -270,7 +258,7 @@ pub(super) fn files(files: &[File], began_ns: u64, end: f64) -> String {
     }
     let foot = 4.0 + ROW * bytes(shown.len() as u64);
     body += &time_axis(end, foot);
-    svg(foot + FOOT, "When the files with most bytes were open", &body)
+    svg(WIDTH, foot + FOOT, "When the files with most bytes were open", &body)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{
     Facts, advice, draw,
     records::{Class, File, Process, Records, SIZES},
 };
-use crate::{config::Origin, report, size::Size};
+use crate::{config::Origin, html::escaped, report, size::Size};
 
 /// Rows of a table; the rest is one line.
 const ROWS: usize = 50;
@@ -289,23 +289,6 @@ pub(super) fn time(time: Duration) -> String {
         1_000_000_000..120_000_000_000 => format!("{seconds:.2} s"),
         _ => format!("{:.1} min", seconds / 60.0),
     }
-}
-
-/// Text as HTML has it.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            c if c.is_control() => out.push('?'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

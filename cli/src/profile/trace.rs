@@ -68,10 +68,6 @@ struct Whole {
 
 impl Trace {
     /// Begins the trace that will be at `path`.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be written.
     pub(crate) fn begin(path: &Path) -> Result<Self, Failure> {
         Target::begin(path, "--trace").map(Self)
     }
@@ -82,10 +78,6 @@ impl Trace {
     }
 
     /// Writes the trace, and says what each step took.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be written.
     pub(crate) fn end(self, records: &[u8], summary: &Summary) -> Result<(), Failure> {
         let calls = whole(&String::from_utf8_lossy(records), &summary.traced);
         self.0.write(&document(&calls))?;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::{
     codec::{narrow, wide},
-    error::{Error, Part, Result},
+    error::{Error, OnFile as _, Part, Result},
     storage::{File, read_exactly},
 };
 
@@ -30,18 +30,17 @@ pub(crate) fn stored<F: File>(
     if range.is_empty() {
         return Ok(None);
     }
-    let part = file.data_from(range.start).map_err(|error| Error::io(number, &error))?;
+    let part = file.data_from(range.start).on_file(number)?;
     let part = part.map(|part| part.start.max(range.start)..part.end.min(range.end));
     Ok(part.filter(|part| !part.is_empty()))
 }
 
 /// Bytes at the start of `range` that need not be read: they are a hole, and so zeros.
 pub(crate) fn hole_len<F: File>(file: &F, number: u32, range: Range<u64>) -> Result<u64> {
-    let io = |error| Error::io(number, &error);
-    let end = match file.data_at(range.start).map_err(io)? {
+    let end = match file.data_at(range.start).on_file(number)? {
         Some(data_at) => data_at,
         // What is behind the file's end is no hole.
-        None => file.size().map_err(io)?,
+        None => file.size().on_file(number)?,
     };
     Ok(end.min(range.end).saturating_sub(range.start))
 }

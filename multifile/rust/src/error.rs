@@ -25,6 +25,18 @@ impl<T> Readable<T> for Result<T> {
     }
 }
 
+/// A result of the storage, about a physical file.
+pub(crate) trait OnFile<T> {
+    /// Names the file in the error.
+    fn on_file(self, number: u32) -> Result<T>;
+}
+
+impl<T> OnFile<T> for io::Result<T> {
+    fn on_file(self, number: u32) -> Result<T> {
+        self.map_err(|error| Error::io(number, &error))
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

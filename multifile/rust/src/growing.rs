@@ -28,7 +28,7 @@ use self::filled::{Filled, Lens};
 use crate::{
     catalogue::HEAD_LEN_MAX,
     codec::narrow,
-    error::{Argument, Error, Part, Result},
+    error::{Argument, Error, OnFile as _, Part, Result},
     finish::finish,
     header::{FILE_COUNT_AT, FLAG2_AT, Header, NOT_COMMITTED},
     journal::{Slot, SlotKey},
@@ -186,7 +186,7 @@ impl<S: Storage> Growing<S> {
             let file = if is_to_write {
                 let (at, naming) = (storage.physical_name(path, number), Naming::of(path, number));
                 let file = storage.open(&at, Some(naming));
-                Arc::new(file.map_err(|error| Error::io(number, &error))?)
+                Arc::new(file.on_file(number)?)
             } else {
                 physical.front.file
             };
@@ -218,17 +218,16 @@ impl<S: Storage> Growing<S> {
                 }
                 (_, None) => self.write_journal(member, its, number)?,
             };
-            let io = |error| Error::io(number, &error);
             let rows = (0u32..).zip(its).map(|(local, len)| member.filled(local, *len));
             let rows = rows.map(|filled| Ok(filled?.block_count()));
             let rows = rows.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(1);
             let end = member.plan.layout.end_of(rows)?;
-            if member.file.size().map_err(io)? > end {
+            if member.file.size().on_file(number)? > end {
                 // The loss of a node is not to leave a file that counts as closed without tables.
-                journal.sync().and_then(|()| member.file.sync()).map_err(io)?;
+                journal.sync().and_then(|()| member.file.sync()).on_file(number)?;
             }
             // What nobody has written reads as zeros, also where the tables stood.
-            member.file.resize(end).map_err(io)?;
+            member.file.resize(end).on_file(number)?;
             if let Some(member) = self.members.get_mut(narrow(u64::from(number))) {
                 (member.journal, member.recorded) = (Some(journal), None);
             }
@@ -244,14 +243,14 @@ impl<S: Storage> Growing<S> {
         number: u32,
     ) -> Result<Arc<S::File>> {
         let journal = self.create_journal(number)?;
-        let io = |error| Error::io(number, &error);
         let filled = (0u32..).zip(lens).map(|(local, len)| member.filled(local, *len));
-        member.record_all(&*journal, &filled.collect::<Result<Vec<_>>>()?).map_err(io)?;
+        member.record_all(&*journal, &filled.collect::<Result<Vec<_>>>()?).on_file(number)?;
         // What is lost with the node is not to be what was safe before.
-        journal.sync().map_err(io)?;
+        journal.sync().on_file(number)?;
         let header = &member.plan.header;
-        write_all(&*member.file, &header.order.bytes_u64(header.flag2), FLAG2_AT).map_err(io)?;
-        write_all(&*member.file, &NOT_COMMITTED, header.commit_at()).map_err(io)?;
+        write_all(&*member.file, &header.order.bytes_u64(header.flag2), FLAG2_AT)
+            .on_file(number)?;
+        write_all(&*member.file, &NOT_COMMITTED, header.commit_at()).on_file(number)?;
         Ok(journal)
     }
 
@@ -292,12 +291,11 @@ impl<S: Storage> Growing<S> {
             checksums: false,
             durable: self.options.durable,
         };
-        let io = |error| Error::io(number, &error);
         let journal = Some(self.create_journal(number)?);
-        write_all(&file, &plan.front(), 0).map_err(io)?;
-        file.resize(plan.layout.data_at()).map_err(io)?;
+        write_all(&file, &plan.front(), 0).on_file(number)?;
+        file.resize(plan.layout.data_at()).on_file(number)?;
         if durable {
-            file.sync().map_err(io)?;
+            file.sync().on_file(number)?;
         }
         // Who dies before file 0 says so leaves this one out, which holds nothing; what the others
         // do not say yet then, repair has them say.
@@ -305,8 +303,7 @@ impl<S: Storage> Growing<S> {
             let header = &mut member.plan.header;
             (header.file_count, header.file_number) = (number + 1, other);
             let numbers = [header.file_count, other].map(|number| header.order.bytes_u32(number));
-            let written = write_all(&*member.file, numbers.as_flattened(), FILE_COUNT_AT);
-            written.map_err(|error| Error::io(other, &error))?;
+            write_all(&*member.file, numbers.as_flattened(), FILE_COUNT_AT).on_file(other)?;
         }
         self.members.push(Member { journal, ..Member::new(plan, instance, Arc::new(file)) });
         Ok(())
@@ -315,7 +312,7 @@ impl<S: Storage> Growing<S> {
     fn create_journal(&self, number: u32) -> Result<Arc<S::File>> {
         let path = name::journal(&self.storage.physical_name(&self.path, number));
         let created = self.storage.create(&path, Naming::Derived(&self.path), true);
-        created.map(Arc::new).map_err(|error| Error::io(number, &error))
+        created.map(Arc::new).on_file(number)
     }
 
     /// Looks at the multifile at `path`, closed or not, and changes nothing.
@@ -324,12 +321,12 @@ impl<S: Storage> Growing<S> {
     ///
     /// [`Error::Damaged`]: it is none; what the storage reports.
     pub fn peek(storage: &S, path: &Path) -> Result<Peek> {
-        let file = storage.open(path, None).map_err(|error| Error::io(0, &error))?;
+        let file = storage.open(path, None).on_file(0)?;
         let front = Front::load(file, 0)?;
         let place = front.layout.place(0).unwrap_or_default();
         let mut head = vec![0; HEAD_LEN_MAX.min(narrow(place.chunk_len))];
         let len = read_up_to(&*front.file, &mut head, place.start_at);
-        head.truncate(len.map_err(|error| Error::io(0, &error))?);
+        head.truncate(len.on_file(0)?);
         let is_open = matches!(Mark::decode(front.header.flag2), Mark::Open(_));
         let is_blank = is_open && front.size == front.layout.data_at();
         Ok(Peek { head, is_blank })
@@ -425,8 +422,7 @@ impl<S: Storage> Growing<S> {
             // By another name by now, or with another file at its own, it is this one all the same.
             let file = Arc::clone(&member.file);
             if member.is_unsure {
-                let said = write_all(&*file, &member.plan.front(), 0);
-                said.map_err(|error| Error::io(number, &error))?;
+                write_all(&*file, &member.plan.front(), 0).on_file(number)?;
             }
             let mut output = Output::new(&self.storage, file, &manner);
             finish(&mut output, &member.plan, &lens)?;

@@ -8,7 +8,8 @@ use std::collections::{HashMap, hash_map::Entry};
 use crate::{
     codec::{Order, narrow, wide},
     error::{Argument, Error, Part, Result},
-    reader::TaskReader,
+    header::Keyval,
+    reader::{Reader, TaskReader},
     storage::File,
 };
 
@@ -70,6 +71,23 @@ struct Chain {
     records: Vec<usize>,
     current: usize,
     in_record: u64,
+}
+
+impl<F: File> Reader<F> {
+    /// True if the streams are key-value records.
+    pub fn has_records(&self) -> bool {
+        self.header(0).is_some_and(|header| header.keyval == Keyval::Inline)
+    }
+
+    /// The key-value records of task `task`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`stream`](Self::stream) and of [`Records::scan`].
+    pub fn records(&self, task: usize) -> Result<Records<F>> {
+        let order = self.header(0).map_or(Order::NATIVE, |header| header.order);
+        Records::scan(self.stream(task)?, order)
+    }
 }
 
 impl<F: File> Records<F> {

@@ -9,7 +9,7 @@ use std::{io, path::Path, sync::Arc};
 
 use crate::{
     codec::wide,
-    error::{Error, Result},
+    error::{Error, OnFile as _, Result},
     header::FLAG2_AT,
     journal::{Journal, Slot, SlotKey},
     run::{Owner, Piece, Run},
@@ -183,7 +183,7 @@ impl<S: Storage> Output<S> {
             }
             Ok(())
         });
-        left.map_err(|error| Error::io(self.number, &error))
+        left.on_file(self.number)
     }
 
     /// Makes everything written so far durable.

@@ -11,7 +11,7 @@ use crate::{
     blocks::{Blocks, Table, each_u64},
     codec::{narrow, round_up, signed, wide},
     cursor::Cursor,
-    error::{Argument, Error, Part, Readable as _, Result},
+    error::{Argument, Error, OnFile as _, Part, Readable as _, Result},
     header::{FIXED_LEN, Header},
     layout::{Layout, OFFSET_MAX, Place},
     mark::Mark,
@@ -92,7 +92,7 @@ impl<F: File> Physical<F> {
     where
         S: Storage<File = F>,
     {
-        let file = storage.open(path, None).map_err(|error| Error::io(number, &error))?;
+        let file = storage.open(path, None).on_file(number)?;
         Self::of(Front::load(file, number)?)
     }
 
@@ -164,9 +164,9 @@ pub(crate) fn spot<F: File>(file: &F, number: u32, header: &Header, task: u32) -
 /// Reads and checks the fixed fields of a file, and that the file is long enough for its tables.
 pub(crate) fn header<F: File>(file: &F, number: u32) -> Result<(Header, u64)> {
     let mut bytes = [0; FIXED_LEN];
-    let len = read_up_to(file, &mut bytes, 0).map_err(|error| Error::io(number, &error))?;
+    let len = read_up_to(file, &mut bytes, 0).on_file(number)?;
     let header = Header::parse(bytes.get(..len).unwrap_or_default(), number)?;
-    let size = file.size().map_err(|error| Error::io(number, &error))?;
+    let size = file.size().on_file(number)?;
     has_room(file, number, &header, size)?;
     Ok((header, size))
 }
@@ -210,7 +210,7 @@ fn reserved(header: &Header, stored: u64) -> Option<u64> {
 /// The mapping of tasks to (file, local rank) behind the block table at `at`.
 pub(crate) fn mapping<F: File>(file: &F, header: &Header, at: u64) -> Result<Vec<(u32, u32)>> {
     let damaged = Error::Damaged { part: Part::Mapping, file: 0 };
-    let size = file.size().map_err(|error| Error::io(0, &error))?;
+    let size = file.size().on_file(0)?;
     let mut bytes = [0; 4];
     read_exactly(file, 0, &mut bytes, at)?;
     let count = u64::from(header.order.u32(bytes));

@@ -12,7 +12,7 @@ use crate::{
     blocks::Table,
     codec::{narrow, wide},
     cursor::Cursor,
-    error::{Argument, Error, Part, Result},
+    error::{Argument, Error, OnFile as _, Part, Result},
     header::Header,
     layout::Layout,
     name,
@@ -318,10 +318,8 @@ impl<F: File> TaskReader<F> {
     where
         S: Storage<File = F>,
     {
-        let open = |number| {
-            let file = storage.open(&storage.physical_name(path, number), None);
-            file.map_err(|error| Error::io(number, &error))
-        };
+        let open =
+            |number| storage.open(&storage.physical_name(path, number), None).on_file(number);
         let first = open(0)?;
         let (header, size) = physical::header(&first, 0)?;
         if header.file_count == 1 || header.file_number > 0 {

@@ -35,7 +35,7 @@ use self::{
 use crate::{
     backing::demand,
     codec::wide,
-    error::{Error, Part, Result},
+    error::{Error, OnFile as _, Part, Result},
     estimate::{Extent, Reach, estimate},
     finish::{Usage, commit, tables},
     header::{FILE_COUNT_AT, FIXED_END, FLAG2_AT},
@@ -226,11 +226,11 @@ impl<S: Storage> Repair<S> {
 
     fn complete(&self, broken: Broken) -> Result<()> {
         let Broken { number, mut plan, extents, source, .. } = broken;
-        let io = |error| Error::io(number, &error);
         let path = self.storage.physical_name(&self.path, number);
-        let file =
-            Arc::new(self.storage.open(&path, Some(Naming::of(&self.path, number))).map_err(io)?);
-        let size = file.size().map_err(io)?;
+        let file = Arc::new(
+            self.storage.open(&path, Some(Naming::of(&self.path, number))).on_file(number)?,
+        );
+        let size = file.size().on_file(number)?;
         let (journal, instance) = (name::journal(&path), instance());
         let manner = Manner {
             journal: (source == Source::Data).then_some((&*self.path, &*journal)),
@@ -271,7 +271,7 @@ impl<S: Storage> Repair<S> {
             write_all(&file, &patch.bytes, patch.at)?;
             file.sync()
         });
-        written.map_err(|error| Error::io(number, &error))
+        written.on_file(number)
     }
 
     /// The physical files in order, to be written on as they are, if all there is to say of them is
@@ -460,8 +460,7 @@ fn record<S: Storage>(output: &mut Output<S>, plan: &FilePlan, extents: &[Extent
 }
 
 fn load<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<(Front<S::File>, State)> {
-    let file = storage.open(&storage.physical_name(path, number), None);
-    let file = file.map_err(|error| Error::io(number, &error))?;
+    let file = storage.open(&storage.physical_name(path, number), None).on_file(number)?;
     let has_journal = journal(storage, path, number)?.is_some();
     classify(Arc::new(file), number, has_journal)
 }
@@ -470,7 +469,7 @@ fn journal<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Option<S
     let journal = name::journal(&storage.physical_name(path, number));
     match storage.open(&journal, None) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        opened => opened.map(Some).map_err(|error| Error::io(number, &error)),
+        opened => opened.map(Some).on_file(number),
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::{
     blocks::{Blocks, Table},
     codec::{narrow, wide},
-    error::{Error, Part, Readable as _, Result},
+    error::{Error, OnFile as _, Part, Readable as _, Result},
     mark::Mark,
     physical::{Front, Physical, mapping_entry, names_all},
     reader::Reader,
@@ -115,8 +115,7 @@ fn checksums_behind<F: File>(front: &Front<F>, table: &Table) -> Result<Option<u
     let len = 4 * u64::from(table.task_count) * u64::from(table.block_count);
     for magic_at in [end, end.saturating_add(4), end.saturating_add(4 + 8 * entries)] {
         let mut magic = [0; CHECKSUMS_MAGIC.len()];
-        let read = read_up_to(&*front.file, &mut magic, magic_at);
-        read.map_err(|error| Error::io(front.number, &error))?;
+        read_up_to(&*front.file, &mut magic, magic_at).on_file(front.number)?;
         let first = magic_at.saturating_add(wide(magic.len()));
         if magic == CHECKSUMS_MAGIC && first.saturating_add(len) <= front.size {
             return Ok(Some(first));
@@ -134,8 +133,7 @@ fn is_of_set<F: File>(front: &Front<F>, table: &Table) -> Result<bool> {
         return Ok(false);
     }
     let mut bytes = vec![0; narrow(8 * count)];
-    let read = read_up_to(&*front.file, &mut bytes, end + 4);
-    read.map_err(|error| Error::io(front.number, &error))?;
+    read_up_to(&*front.file, &mut bytes, end + 4).on_file(front.number)?;
     let files = bytes.chunks_exact(8).filter_map(|pair| pair.try_into().ok());
     let files = files.map(|pair| mapping_entry(front.header.order.u64(pair), &front.header).0);
     // Whatever else stands there, as what an earlier, longer file left, has larger numbers.
@@ -147,7 +145,6 @@ fn is_of_set<F: File>(front: &Front<F>, table: &Table) -> Result<bool> {
 /// The number of entries that a mapping at `at` would have.
 fn entry_count<F: File>(front: &Front<F>, at: u64) -> Result<u32> {
     let mut bytes = [0; 4];
-    let read = read_up_to(&*front.file, &mut bytes, at);
-    read.map_err(|error| Error::io(front.number, &error))?;
+    read_up_to(&*front.file, &mut bytes, at).on_file(front.number)?;
     Ok(front.header.order.u32(bytes))
 }

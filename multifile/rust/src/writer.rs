@@ -9,7 +9,7 @@ use std::{
 use crate::{
     codec::{narrow, wide},
     cursor::Fill,
-    error::{Argument, Error, Part, Result},
+    error::{Argument, Error, OnFile as _, Part, Result},
     finish::finish,
     header::{FLAG2_AT, NOT_COMMITTED},
     journal::Slot,
@@ -190,30 +190,28 @@ impl<S: Storage> Writer<S> {
 
 /// Opens physical file `number`, or makes it; one that is there stays as it is.
 pub(crate) fn open_to_create<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<S::File> {
-    let opened =
-        storage.create(&storage.physical_name(path, number), Naming::of(path, number), false);
-    opened.map_err(|error| Error::io(number, &error))
+    storage
+        .create(&storage.physical_name(path, number), Naming::of(path, number), false)
+        .on_file(number)
 }
 
 /// Creates physical file `number` empty, and removes a journal left by an earlier one.
 pub(crate) fn create<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<S::File> {
     remove_journal(storage, path, number)?;
-    let created =
-        storage.create(&storage.physical_name(path, number), Naming::of(path, number), true);
-    created.map_err(|error| Error::io(number, &error))
+    storage
+        .create(&storage.physical_name(path, number), Naming::of(path, number), true)
+        .on_file(number)
 }
 
 /// Empties physical file `number`, which ranks have opened and go on to use, and removes its
 /// journal.
 pub(crate) fn cut<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<()> {
     remove_journal(storage, path, number)?;
-    let cut = open_to_create(storage, path, number)?.resize(0);
-    cut.map_err(|error| Error::io(number, &error))
+    open_to_create(storage, path, number)?.resize(0).on_file(number)
 }
 
 pub(crate) fn remove_journal<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<()> {
-    let removed = storage.remove(&name::journal(&storage.physical_name(path, number)));
-    removed.map_err(|error| Error::io(number, &error))
+    storage.remove(&name::journal(&storage.physical_name(path, number))).on_file(number)
 }
 
 /// The block size to align to: the one asked for, or the file system's if it is a sane one.
@@ -221,7 +219,7 @@ pub(crate) fn fs_block_len<F: File>(file: &F, options: &Options) -> Result<u32> 
     if let Some(len) = options.fs_block_len {
         return Ok(len);
     }
-    let len = file.block_len().map_err(|error| Error::io(0, &error))?;
+    let len = file.block_len().on_file(0)?;
     let sane = u32::try_from(len).ok().filter(|_| (1..=FS_BLOCK_LEN_MAX).contains(&len));
     Ok(sane.unwrap_or(FS_BLOCK_LEN_DEFAULT))
 }
@@ -256,8 +254,7 @@ fn reopen<S: Storage>(
         states.push(Some(Box::new(TaskState::new(fill, sums))));
     }
     let path = storage.physical_name(set, number);
-    let file = storage.open(&path, Some(Naming::of(set, number)));
-    let file = file.map_err(|error| Error::io(number, &error))?;
+    let file = storage.open(&path, Some(Naming::of(set, number))).on_file(number)?;
     let journal = name::journal(&path);
     let manner = Manner {
         number,

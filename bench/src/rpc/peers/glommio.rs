@@ -14,9 +14,9 @@ use uring::set_window_min;
 
 use super::Shared;
 use crate::{
+    child::say,
     meter::Sample,
     rpc::packet::{NUMBER_LEN, Run},
-    speaker::say,
 };
 
 /// Tasks that are awaited together.

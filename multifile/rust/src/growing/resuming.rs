@@ -10,7 +10,7 @@ use super::{Filled, Growing, Held, Member};
 use crate::{
     backing::{FREE_LEN, read_stored},
     codec::wide,
-    error::{Error, Part, Result},
+    error::{Error, OnFile as _, Part, Result},
     mark::Mark,
     name,
     physical::RESERVED_VERSION,
@@ -42,9 +42,8 @@ impl<S: Storage> Growing<S> {
             });
             let filled = filled.collect::<Result<Vec<_>>>()?;
             lens.extend(filled.iter().map(|filled| filled.len));
-            let io = |error| Error::io(number, &error);
             let at = storage.physical_name(path, number);
-            let file = storage.open(&at, Some(Naming::of(path, number))).map_err(io)?;
+            let file = storage.open(&at, Some(Naming::of(path, number))).on_file(number)?;
             plan.header.file_count = count;
             let instance = match Mark::decode(plan.header.flag2) {
                 Mark::Open(instance) if source.is_all() => instance,
@@ -56,8 +55,9 @@ impl<S: Storage> Growing<S> {
             let plan = FilePlan { mapping: None, checksums: false, style, hints, durable, ..plan };
             let mut member = Member::new(plan, instance, Arc::new(file));
             if source.is_all() {
-                let journal =
-                    storage.open(&name::journal(&at), Some(Naming::Derived(path))).map_err(io)?;
+                let journal = storage
+                    .open(&name::journal(&at), Some(Naming::Derived(path)))
+                    .on_file(number)?;
                 (member.journal, member.recorded) = (Some(Arc::new(journal)), Some(filled));
             }
             members.push(member);
@@ -102,8 +102,7 @@ impl<F: File> Member<F> {
         for (local, (was, len)) in (0u32..).zip(recorded.iter().zip(lens)) {
             let filled = self.filled(local, *len)?;
             for block in (0..was.block_count()).rev().filter(|_| *was != filled) {
-                let recorded = self.record(journal, local, block, filled);
-                recorded.map_err(|error| Error::io(number, &error))?;
+                self.record(journal, local, block, filled).on_file(number)?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! rank needs to see it. Costs one agreement more to open, and one exchange more to close.
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, OnFile as _, Result},
     finish::finish,
     group::Group,
     journal::{self, Found, SlotKey},
@@ -90,10 +90,9 @@ impl<S: Storage> ParWriter<S> {
         mapping: Option<Vec<(u32, u32)>>,
     ) -> Result<()> {
         let Some(instance) = self.apart else { return Ok(()) };
-        let io = |error| Error::io(number, &error);
         let path = self.storage.physical_name(&self.path, number);
-        let front = Front::load(self.storage.open(&path, None).map_err(io)?, number)?;
-        let journal = self.storage.open(&name::journal(&path), None).map_err(io)?;
+        let front = Front::load(self.storage.open(&path, None).on_file(number)?, number)?;
+        let journal = self.storage.open(&name::journal(&path), None).on_file(number)?;
         let mut usage = FileUse(Vec::new());
         for task in 0..front.header.task_count {
             let task_count = front.header.task_count;
@@ -118,18 +117,17 @@ impl<S: Storage> ParWriter<S> {
 
 /// Returns the use of a task, whose `first` slot this is, in the journal of file `number`.
 fn recorded<F: File>(journal: &F, first: SlotKey, number: u32) -> Result<Used> {
-    let io = |error| Error::io(number, &error);
     let mut used = Used { block_count: 0, lens: Vec::new(), sums: Vec::new() };
     loop {
         let key = SlotKey { block: used.block_count, ..first };
-        match journal::read(journal, &key).map_err(io)? {
+        match journal::read(journal, &key).on_file(number)? {
             Found::Slot(slot) => {
                 used.block_count += 1;
                 used.lens.push(slot.used);
                 used.sums.push(slot.sum.unwrap_or(0));
             }
             Found::Nothing if !used.lens.is_empty() => return Ok(used),
-            _ => return Err(io(std::io::ErrorKind::InvalidData.into())),
+            _ => return Err(Error::io(number, &std::io::ErrorKind::InvalidData.into())),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     blocks::Table,
     codec::{Fields, narrow, put_u32, signed},
     cursor::Cursor,
-    error::{Argument, Cause, Error, Result},
+    error::{Argument, Cause, Error, OnFile as _, Result},
     group::Group,
     header::FIXED_END,
     parallel::{
@@ -285,8 +285,7 @@ fn agreed<G: Group, F: File>(
 /// Opens one task's physical file and reads the lengths of its blocks.
 fn begin_task<S: Storage>(storage: &S, path: &Path, given: &Given) -> Result<LocalTask<S::File>> {
     let (number, task) = (given.task.file, given.task);
-    let file = storage.open(&storage.physical_name(path, number), None);
-    let file = file.map_err(|error| Error::io(number, &error))?;
+    let file = storage.open(&storage.physical_name(path, number), None).on_file(number)?;
     if given.set.file_count > 1 && !is_given(&file, given)? {
         let (header, size) = physical::header(&file, number)?;
         let (stream, _, task) = TaskReader::at(file, number, header, size, task.local_rank)?;
@@ -332,10 +331,9 @@ fn is_given<F: File>(file: &F, given: &Given) -> Result<bool> {
     let order = given.set.order;
     let commit_at = FIXED_END + 16 * u64::from(given.task_count);
     let (mut commit, mut rank) = ([0; 12], [0; 8]);
-    let io = |error| Error::io(given.task.file, &error);
-    read_up_to(file, &mut commit, commit_at).map_err(io)?;
+    read_up_to(file, &mut commit, commit_at).on_file(given.task.file)?;
     let rank_at = FIXED_END + 8 * u64::from(given.task.local_rank);
-    read_up_to(file, &mut rank, rank_at).map_err(io)?;
+    read_up_to(file, &mut rank, rank_at).on_file(given.task.file)?;
     let mut expected = order.bytes_u32(given.block_count).to_vec();
     expected.extend_from_slice(&order.bytes_u64(given.table_at));
     Ok(commit[..] == expected && signed(order.u64(rank)) == given.task.global_rank)

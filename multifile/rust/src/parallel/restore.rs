@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc};
 use crate::{
     codec::{narrow, put_u32, wide},
     cursor::Cursor,
-    error::{Argument, Error, Result},
+    error::{Argument, Error, OnFile as _, Result},
     group::Group,
     layout::Place,
     name,
@@ -287,7 +287,7 @@ impl<F: File> Receiving<F> {
         let name = name::restored(&storage.physical_name(path, number), rank);
         let file = storage.create(&name, Naming::Derived(path), true);
         let file = file.and_then(|file| storage.remove(&name).map(|()| file));
-        let file = Arc::new(file.map_err(|error| Error::io(number, &error))?);
+        let file = Arc::new(file.on_file(number)?);
         let cursor = Cursor::new(given.place, lens.to_vec(), number)?;
         Ok(Self { file, given, cursor })
     }
@@ -295,8 +295,7 @@ impl<F: File> Receiving<F> {
     fn take(&mut self, mut piece: &[u8]) -> Result<()> {
         while let Some((at, left)) = self.cursor.extent()?.filter(|_| !piece.is_empty()) {
             let (part, rest) = piece.split_at(narrow(left).min(piece.len()));
-            let written = write_all(&*self.file, part, at);
-            written.map_err(|error| Error::io(self.given.task.file, &error))?;
+            write_all(&*self.file, part, at).on_file(self.given.task.file)?;
             self.cursor.advance(wide(part.len()));
             piece = rest;
         }

@@ -6,15 +6,12 @@
 //! rank, so ranks that wrote them would have to meet once before and once after. What a rank cannot
 //! tell rank 0 in one record, it leaves in the journal, where most of it is already.
 
-use std::{
-    io::{self, ErrorKind},
-    path::Path,
-};
+use std::{io::ErrorKind, path::Path};
 
 use crate::{
     codec::{narrow, unsigned, wide},
     cursor::Fill,
-    error::{Error, Result},
+    error::{Error, OnFile as _, Result},
     finish::{Usage, finish},
     header::{FIXED_END, Header},
     journal::{self, Found, SlotKey},
@@ -100,15 +97,14 @@ impl Root {
         number: u32,
         file: &mut FileUse,
     ) -> Result<()> {
-        let failed = |error: io::Error| Error::io(number, &error);
-        let journal = storage.open(&name::journal(path), None).map_err(failed)?;
+        let journal = storage.open(&name::journal(path), None).on_file(number)?;
         let (instance, task_count) = (self.instance, u32::try_from(file.0.len()));
         let task_count = task_count.map_err(|_| Error::TooLarge)?;
         for (task, used) in (0u32..).zip(&mut file.0) {
             for block in wide(used.lens.len())..used.block_count {
                 let key = SlotKey { instance, task_count, task, block };
-                let Found::Slot(slot) = journal::read(&journal, &key).map_err(failed)? else {
-                    return Err(failed(ErrorKind::InvalidData.into()));
+                let Found::Slot(slot) = journal::read(&journal, &key).on_file(number)? else {
+                    return Err(Error::io(number, &ErrorKind::InvalidData.into()));
                 };
                 used.lens.push(slot.used);
                 used.sums.push(slot.sum.unwrap_or(0));
@@ -192,8 +188,9 @@ pub(super) fn open<S: Storage>(
     number: u32,
     plan: &FilePlan,
 ) -> Result<Output<S>> {
-    let file = storage.open(&storage.physical_name(path, number), Some(Naming::of(path, number)));
-    let file = file.map_err(|error| Error::io(number, &error))?;
+    let file = storage
+        .open(&storage.physical_name(path, number), Some(Naming::of(path, number)))
+        .on_file(number)?;
     let journal = name::journal(&storage.physical_name(path, number));
     let journal =
         matches!(Mark::decode(plan.header.flag2), Mark::Open(_)).then_some((path, &*journal));

@@ -7,7 +7,7 @@ use super::recorded::note_sum;
 use crate::{
     catalogue::{self, HEAD_LEN_MAX, Unreadable},
     codec::narrow,
-    error::{Error, Result},
+    error::{OnFile as _, Result},
     estimate::{Extent, end_with_record},
     header::Keyval,
     physical::Front,
@@ -39,7 +39,7 @@ pub(super) fn has_names<F: File>(front: &Front<F>) -> Result<bool> {
     let Some(place) = front.layout.place(0) else { return Ok(false) };
     let mut head = vec![0; HEAD_LEN_MAX.min(narrow(place.chunk_len))];
     let len = read_up_to(&*front.file, &mut head, place.start_at);
-    head.truncate(len.map_err(|error| Error::io(front.number, &error))?);
+    head.truncate(len.on_file(front.number)?);
     Ok(!matches!(catalogue::records_at(&head), Err(Unreadable::NoNames)))
 }
 

@@ -4,7 +4,7 @@ use super::mend::Patch;
 use crate::{
     blocks::Table,
     codec::{narrow, u64s, wide},
-    error::{Error, Result},
+    error::{OnFile as _, Result},
     mark::Mark,
     physical::{Front, mapping_entry, names_all},
     reader::Mapping,
@@ -35,8 +35,7 @@ pub(super) fn mapping_of<F: File>(
     let Some(at) = table.end() else { return Ok(Order::Lost(needed, None)) };
     let len = narrow(front.size.saturating_sub(at)).min(4 + 8 * ranks(fronts));
     let mut bytes = vec![0; len];
-    let read = read_up_to(&*front.file, &mut bytes, at);
-    read.map_err(|error| Error::io(front.number, &error))?;
+    read_up_to(&*front.file, &mut bytes, at).on_file(front.number)?;
     let order = front.header.order;
     let count = bytes.first_chunk().map_or(0, |count| narrow(order.u32(*count).into()));
     let pairs = u64s(bytes.get(4..).unwrap_or_default(), order);

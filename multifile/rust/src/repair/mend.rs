@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::{
     blocks::{Blocks, Table},
     codec::{Order, narrow, round_up, u64s, wide},
-    error::{Error, Readable as _, Result},
+    error::{OnFile as _, Readable as _, Result},
     header::{COMMIT_LEN, FIXED_END, FIXED_LEN, FLAG2_AT, Header},
     layout::{self, OFFSET_MAX},
     mark::Mark,
@@ -111,11 +111,10 @@ struct Start {
 
 impl Start {
     fn read<F: File>(file: &F, number: u32) -> Result<Self> {
-        let io = |error| Error::io(number, &error);
-        let size = file.size().map_err(io)?;
+        let size = file.size().on_file(number)?;
         let len = FIXED_LEN + 16 * TASKS_MAX + narrow(COMMIT_LEN);
         let mut bytes = vec![0; len.min(narrow(size))];
-        let read = read_up_to(file, &mut bytes, 0).map_err(io)?;
+        let read = read_up_to(file, &mut bytes, 0).on_file(number)?;
         bytes.truncate(read);
         Ok(Self { bytes, size })
     }
@@ -319,8 +318,7 @@ fn ends_with<F: File>(front: &Front<F>, table: &Table) -> Result<bool> {
         return Ok(false);
     };
     let mut bytes = [0; 4];
-    let read = read_up_to(&*front.file, &mut bytes, front.size - rest);
-    read.map_err(|error| Error::io(front.number, &error))?;
+    read_up_to(&*front.file, &mut bytes, front.size - rest).on_file(front.number)?;
     let entries = 4 + 8 * u64::from(front.header.order.u32(bytes));
     let slots = u64::from(table.task_count) * u64::from(table.block_count);
     let sums = wide(CHECKSUMS_MAGIC.len()) + 4 * slots;

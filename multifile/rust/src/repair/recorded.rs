@@ -3,7 +3,7 @@
 use crate::{
     backing::Gaps,
     codec::{narrow, wide},
-    error::{Error, Result},
+    error::{OnFile as _, Result},
     estimate::{Extent, Reach, data_end, estimate},
     journal::{self, ANY_MORE, Found, SLOT_LEN, Slot, SlotKey},
     physical::Front,
@@ -18,13 +18,14 @@ pub(super) fn recorded<F: File>(
     journal: &F,
     instance: u64,
 ) -> Result<(Vec<Extent>, bool)> {
-    let io = |error| Error::io(front.number, &error);
     let tasks = wide(front.ranks.len());
     let mut extents = vec![Extent { lens: vec![0], ..Extent::default() }; front.ranks.len()];
-    let size = journal.size().map_err(io)?;
+    let size = journal.size().on_file(front.number)?;
     let (mut unsure, mut gaps) = (Vec::new(), Gaps::new(front.number));
     let mut at = 0;
-    while let Some(range) = journal.data_from(at).map_err(io)?.filter(|range| range.end > at) {
+    while let Some(range) =
+        journal.data_from(at).on_file(front.number)?.filter(|range| range.end > at)
+    {
         let first = range.start.max(at) / SLOT_LEN;
         for index in first..range.end.min(size).div_ceil(SLOT_LEN) {
             let Some(block) = index.checked_div(tasks) else { break };
@@ -37,7 +38,7 @@ pub(super) fn recorded<F: File>(
             };
             let (task, block) = (narrow(task), narrow(block));
             let Some(extent) = extents.get_mut(task) else { continue };
-            match journal::read(journal, &key).map_err(io)? {
+            match journal::read(journal, &key).on_file(front.number)? {
                 Found::Slot(slot) => {
                     note_slot(front, extent, task, block, slot, &mut gaps)?;
                     if slot.more == ANY_MORE {
@@ -151,7 +152,7 @@ fn note_merged<F: File>(
     let used = extent.lens.get(narrow(key.block)).copied().unwrap_or(0);
     while used > 0 && slot.used == 0 && slot.more == ANY_MORE && key.block > 0 {
         key.block -= 1;
-        let before = journal::read(journal, &key).map_err(|error| Error::io(front.number, &error));
+        let before = journal::read(journal, &key).on_file(front.number);
         let Found::Slot(before) = before? else { break };
         let Some(len) = gaps.slot(&mut extent.lens, narrow(key.block))? else { break };
         if before.more != ANY_MORE || *len == chunk_len {

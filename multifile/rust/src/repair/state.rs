@@ -6,7 +6,7 @@ use super::mend::{Mended, Patch, is_closed_otherwise, mended};
 use crate::{
     blocks::{Blocks, Table},
     codec::narrow,
-    error::{Error, Readable as _, Result},
+    error::{Error, OnFile as _, Readable as _, Result},
     estimate::{Extent, Reach},
     header::NOT_COMMITTED,
     mark::Mark,
@@ -103,8 +103,7 @@ fn whole<F>(mended: Mended<F>) -> (Front<F>, State) {
 /// The commit fields, zeros where the file ends before them.
 fn commit<F: File>(front: &Front<F>) -> Result<[u8; NOT_COMMITTED.len()]> {
     let mut bytes = NOT_COMMITTED;
-    let read = read_up_to(&*front.file, &mut bytes, front.header.commit_at());
-    read.map_err(|error| Error::io(front.number, &error))?;
+    read_up_to(&*front.file, &mut bytes, front.header.commit_at()).on_file(front.number)?;
     Ok(bytes)
 }
 

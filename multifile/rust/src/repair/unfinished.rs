@@ -7,7 +7,7 @@
 use crate::{
     blocks::{Blocks, Table},
     codec::wide,
-    error::{Error, Readable as _, Result},
+    error::{OnFile as _, Readable as _, Result},
     estimate::{Extent, Reach, reached},
     physical::Front,
     storage::{File, read_up_to},
@@ -50,8 +50,7 @@ fn ends_as_one<F: File>(front: &Front<F>, table: &Table, entries: u64) -> Result
     let Some(end) = table.end().filter(|end| *end <= front.size) else { return Ok(false) };
     let (rest, tasks) = (front.size - end, u64::from(table.task_count));
     let mut bytes = [0; CHECKSUMS_MAGIC.len()];
-    let len = read_up_to(&*front.file, &mut bytes, end);
-    let len = len.map_err(|error| Error::io(front.number, &error))?;
+    let len = read_up_to(&*front.file, &mut bytes, end).on_file(front.number)?;
     let sums_len = wide(CHECKSUMS_MAGIC.len()) + 4 * tasks * u64::from(table.block_count);
     let (found, [a, b, c, d, ..]) = (bytes.get(..len).unwrap_or_default(), bytes);
     let count = u64::from(front.header.order.u32([a, b, c, d]));
