@@ -189,7 +189,7 @@ const fn encode(entry: Entry) -> u32 {
         Entry::Unknown => 0,
         Entry::Foreign => FOREIGN,
         Entry::Own => OWN,
-        Entry::Opened(Opened { turn, writes }) => OPENED | writes * WRITE | (turn % TURNS),
+        Entry::Opened(Opened { turn, writes }) => OPENED | (writes * WRITE) | (turn % TURNS),
         Entry::File(FileId { index, generation }) => {
             FILE | (generation as u32 % GENERATIONS) << 16 | index as u32
         }
