@@ -23,9 +23,8 @@ use crate::{
 const LISTED_MAX: usize = c_int::MAX as usize;
 
 interpose! { safe:
-    fn chdir(path: Text<'_>) -> c_int {
-        answer(viewable(AT_FDCWD, path).and_then(|()| ask!(SYS_chdir, path)))
-    }
+    fn chdir(path: Text<'_>) -> c_int =>
+        viewable(AT_FDCWD, path).and_then(|()| ask!(SYS_chdir, path));
 
     fn chroot(path: Text<'_>) -> c_int {
         let done = ask!(SYS_chroot, path);
@@ -63,9 +62,8 @@ interpose! {
         next!(fdopendir(fd => c_int) -> *mut c_void)
     }
 
-    fn getdents64(fd: c_int, entries: *mut c_void, len: size_t) -> ssize_t {
-        answer(list(fd, || kernel!(SYS_getdents64, fd, entries, len.min(LISTED_MAX))))
-    }
+    fn getdents64(fd: c_int, entries: *mut c_void, len: size_t) -> ssize_t =>
+        list(fd, || kernel!(SYS_getdents64, fd, entries, len.min(LISTED_MAX)));
 
     fn scandir|scandir64(
         path: Text<'_>, list: *mut c_void, filter: *const c_void, compare: *const c_void,

@@ -5,16 +5,14 @@ use libc::{SEEK_CUR, SEEK_SET, c_int, off_t};
 
 use crate::{
     bits::unsigned,
-    errno::answer,
     interpose::interpose,
     kernel::{Outcome, ask, ignore},
     served::client,
 };
 
 interpose! { safe:
-    fn lseek|lseek64|__lseek|__lseek64|llseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
-        answer(seek(fd, offset, whence))
-    }
+    fn lseek|lseek64|__lseek|__lseek64|llseek(fd: c_int, offset: off_t, whence: c_int) -> off_t =>
+        seek(fd, offset, whence);
 }
 
 /// Moves the file position; returns it in bytes.

@@ -55,13 +55,9 @@ interpose! {
         outcome
     }
 
-    fn execve(path: *const c_char, arguments: Strings, variables: Strings) -> c_int {
-        answer(execute(path, arguments, variables))
-    }
-
-    fn execv(path: *const c_char, arguments: Strings) -> c_int {
-        answer(execute(path, arguments, environ))
-    }
+    fn execve(path: *const c_char, arguments: Strings, variables: Strings) -> c_int =>
+        execute(path, arguments, variables);
+    fn execv(path: *const c_char, arguments: Strings) -> c_int => execute(path, arguments, environ);
 
     fn execvp(file: *const c_char, arguments: Strings) -> c_int {
         execute_found(file, arguments, environ)

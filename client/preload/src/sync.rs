@@ -23,17 +23,9 @@ const RANGE_FLAGS: c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
     | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
 interpose! { safe:
-    fn fsync(fd: c_int) -> c_int {
-        answer(make_durable(fd, false))
-    }
-
-    fn fdatasync(fd: c_int) -> c_int {
-        answer(make_durable(fd, true))
-    }
-
-    fn ftruncate|ftruncate64(fd: c_int, len: off_t) -> c_int {
-        answer(set_size(fd, len))
-    }
+    fn fsync(fd: c_int) -> c_int => make_durable(fd, false);
+    fn fdatasync(fd: c_int) -> c_int => make_durable(fd, true);
+    fn ftruncate|ftruncate64(fd: c_int, len: off_t) -> c_int => set_size(fd, len);
 
     fn posix_fadvise|posix_fadvise64(fd: c_int, at: off_t, len: off_t, advice: c_int) -> c_int {
         code(advise(fd, at, len, advice))
