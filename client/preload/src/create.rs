@@ -9,7 +9,7 @@ use crate::{
     descriptor::{appeared, forget, let_go},
     errno::answer,
     glibc::Stream,
-    interpose::{interpose, next},
+    interpose::interpose,
     kernel::{Outcome, ask, blocking, ignore, kernel},
     program::Text,
     served::client,
@@ -96,24 +96,20 @@ interpose! {
         made(blocking!(SYS_accept4, fd, address, len, flags))
     }
 
-    fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int {
-        let made = next!(
-            signalfd(fd => c_int, mask => *const c_void, flags => c_int) -> c_int
-        );
+    fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int, next {
+        let made = next();
         forget(made);
         made
     }
 
-    fn shm_open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int {
-        let made = next!(
-            shm_open(name => *const c_char, flags => c_int, mode => c_uint) -> c_int
-        );
+    fn shm_open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int, next {
+        let made = next();
         forget(made);
         made
     }
 
-    fn posix_openpt(flags: c_int) -> c_int {
-        let made = next!(posix_openpt(flags => c_int) -> c_int);
+    fn posix_openpt(flags: c_int) -> c_int, next {
+        let made = next();
         forget(made);
         made
     }
@@ -121,13 +117,8 @@ interpose! {
     fn openpty(
         main: *mut c_int, other: *mut c_int, name: *mut c_char, settings: *const c_void,
         size: *const c_void,
-    ) -> c_int {
-        let outcome = next!(
-            openpty(
-                main => *mut c_int, other => *mut c_int, name => *mut c_char,
-                settings => *const c_void, size => *const c_void,
-            ) -> c_int
-        );
+    ) -> c_int, next {
+        let outcome = next();
         if outcome == 0 {
             forget(*main);
             forget(*other);
@@ -137,13 +128,8 @@ interpose! {
 
     fn forkpty(
         main: *mut c_int, name: *mut c_char, settings: *const c_void, size: *const c_void,
-    ) -> pid_t {
-        let child = next!(
-            forkpty(
-                main => *mut c_int, name => *mut c_char, settings => *const c_void,
-                size => *const c_void,
-            ) -> pid_t
-        );
+    ) -> pid_t, next {
+        let child = next();
         match child {
             0 => [0, 1, 2].into_iter().for_each(forget),
             1.. => forget(*main),
@@ -152,13 +138,13 @@ interpose! {
         child
     }
 
-    fn closedir(dir: *mut c_void) -> c_int {
+    fn closedir(dir: *mut c_void) -> c_int, next {
         let_go(libc::dirfd(dir.cast()));
-        next!(closedir(dir => *mut c_void) -> c_int)
+        next()
     }
 
-    fn tmpfile|tmpfile64() -> Stream<'static> {
-        let stream = next!(tmpfile() -> Stream<'static>);
+    fn tmpfile|tmpfile64() -> Stream<'static>, next {
+        let stream = next();
         if !stream.is_null() {
             forget(stream.number());
         }

@@ -9,7 +9,8 @@ use core::{
 use crate::elf;
 
 /// Defines C functions that stand before libc's; names joined by `|` are one function's. Behind `=>`
-/// stands an outcome, which is answered as C does.
+/// stands an outcome, which is answered as C does. A name behind the return type is that of a
+/// closure, which calls the function that this one stands before with the same arguments.
 ///
 /// After `safe:` come functions whose arguments' types say all that C promises of them: see
 /// [`program`](crate::program).
@@ -48,10 +49,22 @@ macro_rules! interpose {
         } }
         interpose! { @each $kind $($more)* }
     };
+    (@each $kind:tt fn $name:ident $(|$alias:ident)* ($($args:tt)*) -> $return:ty, $next:ident
+        $body:block $($more:tt)*) => {
+        interpose! { @before $next $name [$name $($alias)*] ($($args)*) [$return] $body }
+        interpose! { @each $kind $($more)* }
+    };
     (@each $kind:tt fn $name:ident $(|$alias:ident)* ($($args:tt)*) $(-> $return:ty)?
         $body:block $($more:tt)*) => {
         interpose! { @one $kind $name [$name $($alias)*] ($($args)*) [$($return)?] $body }
         interpose! { @each $kind $($more)* }
+    };
+    (@before $next:ident $name:ident $symbols:tt ($($arg:ident: $type:ty),* $(,)?)
+        [$return:ty] $body:block) => {
+        interpose! { @one [] $name $symbols ($($arg: $type),*) [$return] {
+            let $next = move || $crate::interpose::next!($name($($arg => $type),*) -> $return);
+            $body
+        } }
     };
     (@one [safe] $name:ident $symbols:tt $args:tt $return:tt $body:block) => {
         interpose! { @ours [] $name $args $return $body }

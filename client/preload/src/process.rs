@@ -146,16 +146,14 @@ interpose! {
         spawned.unwrap_or(libc::ENOSYS)
     }
 
-    fn system(command: *const c_char) -> c_int {
+    fn system(command: *const c_char) -> c_int, next {
         before_exec(false);
-        next!(system(command => *const c_char) -> c_int)
+        next()
     }
 
-    fn popen(command: *const c_char, mode: *const c_char) -> Stream<'static> {
+    fn popen(command: *const c_char, mode: *const c_char) -> Stream<'static>, next {
         before_exec(false);
-        let stream = next!(
-            popen(command => *const c_char, mode => *const c_char) -> Stream<'static>
-        );
+        let stream = next();
         if !stream.is_null() {
             forget(stream.number());
         }

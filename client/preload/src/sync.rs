@@ -88,7 +88,7 @@ interpose! { safe:
 }
 
 interpose! {
-    fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
+    fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int, next {
         match allocate(fd, 0, at, len) {
             // As below, where there is no file here for libc to write zeros to.
             Some(Err(Errno::OPNOTSUPP)) if is_remote(fd) => {
@@ -101,11 +101,7 @@ interpose! {
         drain(fd);
         match ask!(SYS_fallocate, fd, 0_i32, at, len) {
             // libc then writes zeros where there is a hole.
-            Err(Errno::OPNOTSUPP) => {
-                crate::interpose::next!(
-                    posix_fallocate(fd => c_int, at => off_t, len => off_t) -> c_int
-                )
-            }
+            Err(Errno::OPNOTSUPP) => next(),
             done => code(done),
         }
     }
