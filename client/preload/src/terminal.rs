@@ -40,42 +40,31 @@ interpose! {
         }
         next()
     }
+}
 
-    fn tcgetattr(fd: c_int, settings: *mut termios) -> c_int, next {
-        of_terminal(fd, next)
-    }
+/// Defines libc's functions that are about a terminal.
+macro_rules! of_terminals {
+    ($(fn $name:ident(fd: c_int $(, $arg:ident: $type:ty)*) -> $return:ty;)+) => {
+        interpose! {
+            $(
+                fn $name(fd: c_int $(, $arg: $type)*) -> $return, next {
+                    of_terminal(fd, next)
+                }
+            )+
+        }
+    };
+}
 
-    fn tcsetattr(fd: c_int, when: c_int, settings: *const termios) -> c_int, next {
-        of_terminal(fd, next)
-    }
-
-    fn tcgetpgrp(fd: c_int) -> pid_t, next {
-        of_terminal(fd, next)
-    }
-
-    fn tcsetpgrp(fd: c_int, group: pid_t) -> c_int, next {
-        of_terminal(fd, next)
-    }
-
-    fn tcgetsid(fd: c_int) -> pid_t, next {
-        of_terminal(fd, next)
-    }
-
-    fn tcdrain(fd: c_int) -> c_int, next {
-        of_terminal(fd, next)
-    }
-
-    fn tcflush(fd: c_int, queue: c_int) -> c_int, next {
-        of_terminal(fd, next)
-    }
-
-    fn tcflow(fd: c_int, action: c_int) -> c_int, next {
-        of_terminal(fd, next)
-    }
-
-    fn tcsendbreak(fd: c_int, duration: c_int) -> c_int, next {
-        of_terminal(fd, next)
-    }
+of_terminals! {
+    fn tcgetattr(fd: c_int, settings: *mut termios) -> c_int;
+    fn tcsetattr(fd: c_int, when: c_int, settings: *const termios) -> c_int;
+    fn tcgetpgrp(fd: c_int) -> pid_t;
+    fn tcsetpgrp(fd: c_int, group: pid_t) -> c_int;
+    fn tcgetsid(fd: c_int) -> pid_t;
+    fn tcdrain(fd: c_int) -> c_int;
+    fn tcflush(fd: c_int, queue: c_int) -> c_int;
+    fn tcflow(fd: c_int, action: c_int) -> c_int;
+    fn tcsendbreak(fd: c_int, duration: c_int) -> c_int;
 }
 
 /// The answer of every other file.
