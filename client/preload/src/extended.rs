@@ -4,6 +4,7 @@ use client::{Client, Errno};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, c_int, c_long, c_void, size_t, ssize_t};
 
 use crate::{
+    errno::answer,
     interpose::interpose,
     kernel::{self, Outcome, Word as _, ask, kernel},
     paths::remote,

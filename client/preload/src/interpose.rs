@@ -8,9 +8,10 @@ use core::{
 
 use crate::elf;
 
-/// Defines C functions that stand before libc's; names joined by `|` are one function's. Behind `=>`
-/// stands an outcome, which is answered as C does. A name behind the return type is that of a
-/// closure, which calls the function that this one stands before with the same arguments.
+/// Defines C functions that stand before libc's; names joined by `|` are one function's. Behind
+/// `=>` stands an outcome, which `errno::answer` turns into what C answers. A name behind the
+/// return type is that of a closure, which calls the function that this one stands before with the
+/// same arguments.
 ///
 /// After `safe:` come functions whose arguments' types say all that C promises of them: see
 /// [`program`](crate::program).
@@ -45,7 +46,7 @@ macro_rules! interpose {
     (@each $kind:tt fn $name:ident $(|$alias:ident)* ($($args:tt)*) -> $return:ty =>
         $outcome:expr; $($more:tt)*) => {
         interpose! { @one $kind $name [$name $($alias)*] ($($args)*) [$return] {
-            $crate::errno::answer($outcome)
+            answer($outcome)
         } }
         interpose! { @each $kind $($more)* }
     };

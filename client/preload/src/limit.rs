@@ -4,6 +4,7 @@
 use libc::{c_int, c_uint, mode_t, pid_t, rlimit};
 
 use crate::{
+    errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
     served::client,

@@ -6,6 +6,7 @@ use libc::{AT_FDCWD, c_int, c_uint};
 use crate::{
     bits::{number, unsigned},
     descriptor::appeared,
+    errno::answer,
     interpose::interpose,
     kernel::{Outcome, ask_blocking, cancellation_point},
     lock::after,

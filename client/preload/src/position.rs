@@ -5,6 +5,7 @@ use libc::{SEEK_CUR, SEEK_SET, c_int, off_t};
 
 use crate::{
     bits::unsigned,
+    errno::answer,
     interpose::interpose,
     kernel::{Outcome, ask, ignore},
     served::client,

@@ -4,7 +4,7 @@ use client::Errno;
 use libc::{AT_FDCWD, c_char, c_int};
 
 use crate::{
-    errno::set,
+    errno::{answer, set},
     interpose::interpose,
     kernel::{Outcome, kernel},
     names::make_dir_at,
