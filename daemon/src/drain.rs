@@ -188,7 +188,9 @@ async fn unit<S: SessionStorage>(
     if let Some((_, open)) = &mut traced {
         open.issued_ns = now_ns();
     }
-    let written = write_runs(core, log, runs.get(..count).unwrap_or_default()).await;
+    let runs = invariant!(some runs.get(..count), "no more runs are found than fit",
+        else return Err(Errno::IO));
+    let written = write_runs(core, log, runs).await;
     let was_refused = log.file().pace.is_refused.replace(written.is_err());
     if let Err(error) = written {
         log.file().shared().owe(error.raw_os_error().unsigned_abs());

@@ -143,14 +143,21 @@ impl Servers {
     }
 }
 
+/// Makes a call on a file of this machine, or of a server.
+macro_rules! located {
+    ($self:ident, $file:ident.$call:ident($($argument:ident),*)) => {
+        match $file {
+            Located::Here(file) => $self.machine.$call(file, $($argument),*).await,
+            Located::There(file) => file.$call($($argument),*).await,
+        }
+    };
+}
+
 impl Storage for Mounts {
     type File = Located;
 
     async fn status(&self, file: &Located) -> io::Result<Status> {
-        match file {
-            Located::Here(file) => self.machine.status(file).await,
-            Located::There(file) => file.status().await,
-        }
+        located!(self, file.status())
     }
 
     async fn read(&self, file: &Located, at: u64, into: Buffers) -> io::Result<usize> {
@@ -169,45 +176,27 @@ impl Storage for Mounts {
     }
 
     async fn sync(&self, file: &Located, data_only: bool) -> io::Result<()> {
-        match file {
-            Located::Here(file) => self.machine.sync(file, data_only).await,
-            Located::There(file) => file.sync(data_only).await,
-        }
+        located!(self, file.sync(data_only))
     }
 
     async fn truncate(&self, file: &Located, len: u64) -> io::Result<()> {
-        match file {
-            Located::Here(file) => self.machine.truncate(file, len).await,
-            Located::There(file) => file.truncate(len).await,
-        }
+        located!(self, file.truncate(len))
     }
 
     async fn allocate(&self, file: &Located, mode: u32, at: u64, len: u64) -> io::Result<()> {
-        match file {
-            Located::Here(file) => self.machine.allocate(file, mode, at, len).await,
-            Located::There(file) => file.allocate(mode, at, len).await,
-        }
+        located!(self, file.allocate(mode, at, len))
     }
 
     async fn seek(&self, file: &Located, to: SeekFrom) -> io::Result<u64> {
-        match file {
-            Located::Here(file) => self.machine.seek(file, to).await,
-            Located::There(file) => file.seek(to).await,
-        }
+        located!(self, file.seek(to))
     }
 
     async fn set(&self, file: &Located, what: Attributes) -> io::Result<()> {
-        match file {
-            Located::Here(file) => self.machine.set(file, what).await,
-            Located::There(file) => file.set(what).await,
-        }
+        located!(self, file.set(what))
     }
 
     async fn file_system(&self, file: &Located) -> io::Result<FileSystem> {
-        match file {
-            Located::Here(file) => self.machine.file_system(file).await,
-            Located::There(file) => file.file_system().await,
-        }
+        located!(self, file.file_system())
     }
 
     async fn open(&self, mut call: OpenCall) -> io::Result<(Located, Status)> {

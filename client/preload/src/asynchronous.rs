@@ -14,7 +14,7 @@ use crate::{
     data::{pread, pwrite},
     descriptor::is_writable,
     errno::{answer, last},
-    interpose::{interpose, next},
+    interpose::interpose,
     kernel::{Outcome, Word as _, ignore, kernel},
     served::client,
     sync::{fdatasync, fsync},
@@ -29,21 +29,21 @@ interpose! {
         }
     }
 
-    fn aio_read|aio_read64(request: *mut aiocb) -> c_int {
+    fn aio_read|aio_read64(request: *mut aiocb) -> c_int, next {
         if let Some(served) = serve(request, Work::Read) {
             return answer(served);
         }
-        next!(aio_read(request => *mut aiocb) -> c_int)
+        next()
     }
 
-    fn aio_write|aio_write64(request: *mut aiocb) -> c_int {
+    fn aio_write|aio_write64(request: *mut aiocb) -> c_int, next {
         if let Some(served) = serve(request, Work::Write) {
             return answer(served);
         }
-        next!(aio_write(request => *mut aiocb) -> c_int)
+        next()
     }
 
-    fn aio_fsync|aio_fsync64(operation: c_int, request: *mut aiocb) -> c_int {
+    fn aio_fsync|aio_fsync64(operation: c_int, request: *mut aiocb) -> c_int, next {
         let work = match operation {
             libc::O_SYNC => Work::Sync,
             libc::O_DSYNC => Work::SyncData,
@@ -52,20 +52,16 @@ interpose! {
         if let Some(served) = serve(request, work) {
             return answer(served);
         }
-        next!(aio_fsync(operation => c_int, request => *mut aiocb) -> c_int)
+        next()
     }
 
     fn lio_listio|lio_listio64(
         mode: c_int, list: *const *mut aiocb, count: c_int, signal: *mut c_void,
-    ) -> c_int {
+    ) -> c_int, next {
         if let Some(served) = serve_list(list, count, signal) {
             return answer(served);
         }
-        next!(
-            lio_listio(
-                mode => c_int, list => *const *mut aiocb, count => c_int, signal => *mut c_void,
-            ) -> c_int
-        )
+        next()
     }
 }
 

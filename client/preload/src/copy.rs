@@ -33,13 +33,10 @@ interpose! {
         answer(by_kernel(from, !from_at.is_null(), out, call))
     }
 
-    fn tee(from: c_int, out: c_int, len: size_t, flags: c_uint) -> ssize_t {
-        answer(blocking!(SYS_tee, from, out, len, flags))
-    }
-
-    fn vmsplice(fd: c_int, buffers: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
-        answer(blocking!(SYS_vmsplice, fd, buffers, count, flags))
-    }
+    fn tee(from: c_int, out: c_int, len: size_t, flags: c_uint) -> ssize_t =>
+        blocking!(SYS_tee, from, out, len, flags);
+    fn vmsplice(fd: c_int, buffers: *const iovec, count: size_t, flags: c_uint) -> ssize_t =>
+        blocking!(SYS_vmsplice, fd, buffers, count, flags);
 }
 
 /// The kernel reads one file, at a place of its own or at the file position, and writes the other.

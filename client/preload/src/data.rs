@@ -17,9 +17,8 @@ use crate::{
 };
 
 interpose! {
-    fn read|__read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-        answer(read_into(fd, Buffer::new(buffer, len)))
-    }
+    fn read|__read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t =>
+        read_into(fd, Buffer::new(buffer, len));
 
     fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
         check(len, room);
@@ -30,9 +29,8 @@ interpose! {
         write_or_set_errno(fd, Data::new(data, len))
     }
 
-    fn pread|pread64|__pread64(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -> ssize_t {
-        answer(read_into_at(fd, Buffer::new(buffer, len), at))
-    }
+    fn pread|pread64|__pread64(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -> ssize_t =>
+        read_into_at(fd, Buffer::new(buffer, len), at);
 
     fn __pread_chk|__pread64_chk(
         fd: c_int, buffer: *mut c_void, len: size_t, at: off_t, room: size_t,
@@ -43,9 +41,8 @@ interpose! {
 
     fn pwrite|pwrite64|__pwrite64(
         fd: c_int, data: *const c_void, len: size_t, at: off_t,
-    ) -> ssize_t {
-        answer(write_from_at(fd, Data::new(data, len), at))
-    }
+    ) -> ssize_t =>
+        write_from_at(fd, Data::new(data, len), at);
 }
 
 /// As `read(2)`.

@@ -32,25 +32,13 @@ interpose! { safe:
         answer(close_number(fd))
     }
 
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        answer(close_numbers(first, last, flags))
-    }
-
-    fn dup|__dup(old: c_int) -> c_int {
-        answer(copy_number(old))
-    }
-
-    fn dup2|__dup2(old: c_int, new: c_int) -> c_int {
-        answer(duplicate_over(old, new))
-    }
-
-    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-        answer(duplicate(old, new, flags))
-    }
-
-    fn pidfd_getfd(process: c_int, old: c_int, flags: c_uint) -> c_int {
-        answer(copy_from(process, old, flags))
-    }
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int =>
+        close_numbers(first, last, flags);
+    fn dup|__dup(old: c_int) -> c_int => copy_number(old);
+    fn dup2|__dup2(old: c_int, new: c_int) -> c_int => duplicate_over(old, new);
+    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int => duplicate(old, new, flags);
+    fn pidfd_getfd(process: c_int, old: c_int, flags: c_uint) -> c_int =>
+        copy_from(process, old, flags);
 }
 
 interpose! {
@@ -61,9 +49,8 @@ interpose! {
         }
     }
 
-    fn fcntl|fcntl64|__fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-        answer(control(fd, command, argument))
-    }
+    fn fcntl|fcntl64|__fcntl(fd: c_int, command: c_int, argument: usize) -> c_int =>
+        control(fd, command, argument);
 }
 
 /// Closes a number, and reports what a write behind still owes.

@@ -19,63 +19,41 @@ pub(crate) const AT_NUMBERS: core::ops::RangeInclusive<c_long> = 463..=466;
 interpose! { safe:
     fn setxattr(
         path: Text<'_>, name: Text<'_>, value: *const c_void, len: size_t, flags: c_int,
-    ) -> c_int {
-        answer(by_name(path, |path| ask!(SYS_setxattr, path, name, value, len, flags)))
-    }
-
+    ) -> c_int =>
+        by_name(path, |path| ask!(SYS_setxattr, path, name, value, len, flags));
     fn lsetxattr(
         path: Text<'_>, name: Text<'_>, value: *const c_void, len: size_t, flags: c_int,
-    ) -> c_int {
-        answer(by_name(path, |path| ask!(SYS_lsetxattr, path, name, value, len, flags)))
-    }
-
-    fn removexattr(path: Text<'_>, name: Text<'_>) -> c_int {
-        answer(by_name(path, |path| ask!(SYS_removexattr, path, name)))
-    }
-
-    fn lremovexattr(path: Text<'_>, name: Text<'_>) -> c_int {
-        answer(by_name(path, |path| ask!(SYS_lremovexattr, path, name)))
-    }
-
+    ) -> c_int =>
+        by_name(path, |path| ask!(SYS_lsetxattr, path, name, value, len, flags));
+    fn removexattr(path: Text<'_>, name: Text<'_>) -> c_int =>
+        by_name(path, |path| ask!(SYS_removexattr, path, name));
+    fn lremovexattr(path: Text<'_>, name: Text<'_>) -> c_int =>
+        by_name(path, |path| ask!(SYS_lremovexattr, path, name));
     fn fsetxattr(
         fd: c_int, name: Text<'_>, value: *const c_void, len: size_t, flags: c_int,
-    ) -> c_int {
-        answer(by_number(fd, || ask!(SYS_fsetxattr, fd, name, value, len, flags)))
-    }
-
-    fn fremovexattr(fd: c_int, name: Text<'_>) -> c_int {
-        answer(by_number(fd, || ask!(SYS_fremovexattr, fd, name)))
-    }
+    ) -> c_int =>
+        by_number(fd, || ask!(SYS_fsetxattr, fd, name, value, len, flags));
+    fn fremovexattr(fd: c_int, name: Text<'_>) -> c_int =>
+        by_number(fd, || ask!(SYS_fremovexattr, fd, name));
 }
 
 interpose! {
     fn getxattr(
         path: Text<'_>, name: Text<'_>, value: *mut c_void, len: size_t,
-    ) -> ssize_t {
-        answer(by_name(path, |path| kernel!(SYS_getxattr, path, name, value, len)))
-    }
-
+    ) -> ssize_t =>
+        by_name(path, |path| kernel!(SYS_getxattr, path, name, value, len));
     fn lgetxattr(
         path: Text<'_>, name: Text<'_>, value: *mut c_void, len: size_t,
-    ) -> ssize_t {
-        answer(by_name(path, |path| kernel!(SYS_lgetxattr, path, name, value, len)))
-    }
-
-    fn listxattr(path: Text<'_>, list: *mut c_void, len: size_t) -> ssize_t {
-        answer(by_name(path, |path| kernel!(SYS_listxattr, path, list, len)))
-    }
-
-    fn llistxattr(path: Text<'_>, list: *mut c_void, len: size_t) -> ssize_t {
-        answer(by_name(path, |path| kernel!(SYS_llistxattr, path, list, len)))
-    }
-
-    fn fgetxattr(fd: c_int, name: Text<'_>, value: *mut c_void, len: size_t) -> ssize_t {
-        answer(by_number(fd, || kernel!(SYS_fgetxattr, fd, name, value, len)))
-    }
-
-    fn flistxattr(fd: c_int, list: *mut c_void, len: size_t) -> ssize_t {
-        answer(by_number(fd, || kernel!(SYS_flistxattr, fd, list, len)))
-    }
+    ) -> ssize_t =>
+        by_name(path, |path| kernel!(SYS_lgetxattr, path, name, value, len));
+    fn listxattr(path: Text<'_>, list: *mut c_void, len: size_t) -> ssize_t =>
+        by_name(path, |path| kernel!(SYS_listxattr, path, list, len));
+    fn llistxattr(path: Text<'_>, list: *mut c_void, len: size_t) -> ssize_t =>
+        by_name(path, |path| kernel!(SYS_llistxattr, path, list, len));
+    fn fgetxattr(fd: c_int, name: Text<'_>, value: *mut c_void, len: size_t) -> ssize_t =>
+        by_number(fd, || kernel!(SYS_fgetxattr, fd, name, value, len));
+    fn flistxattr(fd: c_int, list: *mut c_void, len: size_t) -> ssize_t =>
+        by_number(fd, || kernel!(SYS_flistxattr, fd, list, len));
 }
 
 /// `setxattrat(2)` and its like, which libc has no functions for: all begin with a folder, a name,

@@ -23,9 +23,8 @@ use crate::{
 const LISTED_MAX: usize = c_int::MAX as usize;
 
 interpose! { safe:
-    fn chdir(path: Text<'_>) -> c_int {
-        answer(viewable(AT_FDCWD, path).and_then(|()| ask!(SYS_chdir, path)))
-    }
+    fn chdir(path: Text<'_>) -> c_int =>
+        viewable(AT_FDCWD, path).and_then(|()| ask!(SYS_chdir, path));
 
     fn chroot(path: Text<'_>) -> c_int {
         let done = ask!(SYS_chroot, path);
@@ -48,9 +47,9 @@ interpose! { safe:
 }
 
 interpose! {
-    fn opendir(path: Text<'_>) -> *mut c_void {
+    fn opendir(path: Text<'_>) -> *mut c_void, next {
         match viewable(AT_FDCWD, path) {
-            Ok(()) => next!(opendir(path => Text<'_>) -> *mut c_void),
+            Ok(()) => next(),
             Err(errno) => {
                 set(errno);
                 core::ptr::null_mut()
@@ -58,14 +57,13 @@ interpose! {
         }
     }
 
-    fn fdopendir(fd: c_int) -> *mut c_void {
+    fn fdopendir(fd: c_int) -> *mut c_void, next {
         forget(fd);
-        next!(fdopendir(fd => c_int) -> *mut c_void)
+        next()
     }
 
-    fn getdents64(fd: c_int, entries: *mut c_void, len: size_t) -> ssize_t {
-        answer(list(fd, || kernel!(SYS_getdents64, fd, entries, len.min(LISTED_MAX))))
-    }
+    fn getdents64(fd: c_int, entries: *mut c_void, len: size_t) -> ssize_t =>
+        list(fd, || kernel!(SYS_getdents64, fd, entries, len.min(LISTED_MAX)));
 
     fn scandir|scandir64(
         path: Text<'_>, list: *mut c_void, filter: *const c_void, compare: *const c_void,
@@ -76,26 +74,19 @@ interpose! {
     fn scandirat|scandirat64(
         dir: c_int, path: Text<'_>, list: *mut c_void, filter: *const c_void,
         compare: *const c_void,
-    ) -> c_int {
+    ) -> c_int, next {
         match viewable(dir, path) {
-            Ok(()) => next!(
-                scandirat(
-                    dir => c_int, path => Text<'_>, list => *mut c_void,
-                    filter => *const c_void, compare => *const c_void,
-                ) -> c_int
-            ),
+            Ok(()) => next(),
             Err(errno) => answer(Err::<c_int, _>(errno)),
         }
     }
 
-    fn realpath(path: Text<'_>, resolved: *mut c_char) -> *mut c_char {
+    fn realpath(path: Text<'_>, resolved: *mut c_char) -> *mut c_char, next {
         if let Some((client, name)) = client().zip(path.get()) {
             client.detach_number(name);
         }
         match viewable(AT_FDCWD, path) {
-            Ok(()) => next!(
-                realpath(path => Text<'_>, resolved => *mut c_char) -> *mut c_char
-            ),
+            Ok(()) => next(),
             Err(errno) => {
                 set(errno);
                 core::ptr::null_mut()
@@ -127,9 +118,9 @@ interpose! {
         }
     }
 
-    fn pathconf(path: Text<'_>, what: c_int) -> c_long {
+    fn pathconf(path: Text<'_>, what: c_int) -> c_long, next {
         match file_system(path) {
-            None => next!(pathconf(path => Text<'_>, what => c_int) -> c_long),
+            None => next(),
             Some(Err(errno)) => answer(Err::<isize, _>(errno)),
             Some(Ok(found)) if what == libc::_PC_NAME_MAX => word(found.name_len_max),
             // The rest is what every file system of Linux has.

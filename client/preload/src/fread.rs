@@ -6,53 +6,31 @@
 
 use libc::{c_void, size_t};
 
-use crate::{
-    cookie,
-    glibc::Stream,
-    interpose::{interpose, next},
-};
+use crate::{cookie, glibc::Stream, interpose::interpose};
 
 interpose! {
     fn fread|_IO_fread(
         data: *mut c_void, size: size_t, count: size_t, stream: Stream<'_>,
-    ) -> size_t {
-        reading(stream, size.saturating_mul(count), || next!(
-            fread(
-                data => *mut c_void, size => size_t, count => size_t, stream => Stream<'_>,
-            ) -> size_t
-        ))
+    ) -> size_t, next {
+        reading(stream, size.saturating_mul(count), next)
     }
 
     fn fread_unlocked(
         data: *mut c_void, size: size_t, count: size_t, stream: Stream<'_>,
-    ) -> size_t {
-        reading(stream, size.saturating_mul(count), || next!(
-            fread_unlocked(
-                data => *mut c_void, size => size_t, count => size_t, stream => Stream<'_>,
-            ) -> size_t
-        ))
+    ) -> size_t, next {
+        reading(stream, size.saturating_mul(count), next)
     }
 
     fn __fread_chk(
         data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: Stream<'_>,
-    ) -> size_t {
-        reading(stream, size.saturating_mul(count), || next!(
-            __fread_chk(
-                data => *mut c_void, room => size_t, size => size_t, count => size_t,
-                stream => Stream<'_>,
-            ) -> size_t
-        ))
+    ) -> size_t, next {
+        reading(stream, size.saturating_mul(count), next)
     }
 
     fn __fread_unlocked_chk(
         data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: Stream<'_>,
-    ) -> size_t {
-        reading(stream, size.saturating_mul(count), || next!(
-            __fread_unlocked_chk(
-                data => *mut c_void, room => size_t, size => size_t, count => size_t,
-                stream => Stream<'_>,
-            ) -> size_t
-        ))
+    ) -> size_t, next {
+        reading(stream, size.saturating_mul(count), next)
     }
 }
 

@@ -108,9 +108,9 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             number if extended::AT_NUMBERS.contains(&number) => {
                 extended::at(number, args, fd, Argument::of(b), Argument::of(c))
             }
-            libc::SYS_signalfd4 => answered(create::made(kernel::call(number, args))),
+            libc::SYS_signalfd4 => create::made(kernel::call(number, args)).map(Value::value),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_signalfd => answered(create::made(kernel::call(number, args))),
+            libc::SYS_signalfd => create::made(kernel::call(number, args)).map(Value::value),
             libc::SYS_ppoll => poll::polled(number, args),
             libc::SYS_pselect6 => poll::selected(number, args),
             #[cfg(target_arch = "x86_64")]

@@ -36,31 +36,23 @@ interpose! {
         next!(dlmopen(space => Lmid_t, name => *const c_char, flags => c_int) -> *mut c_void)
     }
 
-    fn ftw|ftw64(path: *const c_char, each: *const c_void, depth: c_int) -> c_int {
+    fn ftw|ftw64(path: *const c_char, each: *const c_void, depth: c_int) -> c_int, next {
         drain_all();
-        next!(ftw(path => *const c_char, each => *const c_void, depth => c_int) -> c_int)
+        next()
     }
 
     fn nftw|nftw64(
         path: *const c_char, each: *const c_void, depth: c_int, flags: c_int,
-    ) -> c_int {
+    ) -> c_int, next {
         drain_all();
-        next!(
-            nftw(
-                path => *const c_char, each => *const c_void, depth => c_int, flags => c_int,
-            ) -> c_int
-        )
+        next()
     }
 
     fn fts_open|fts64_open(
         paths: *const *const c_char, options: c_int, compare: *const c_void,
-    ) -> *mut c_void {
+    ) -> *mut c_void, next {
         drain_all();
-        next!(
-            fts_open(
-                paths => *const *const c_char, options => c_int, compare => *const c_void,
-            ) -> *mut c_void
-        )
+        next()
     }
 }
 

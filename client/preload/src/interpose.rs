@@ -8,7 +8,10 @@ use core::{
 
 use crate::elf;
 
-/// Defines C functions that stand before libc's; names joined by `|` are one function's.
+/// Defines C functions that stand before libc's; names joined by `|` are one function's. Behind
+/// `=>` stands an outcome, which `errno::answer` turns into what C answers. A name behind the
+/// return type is that of a closure, which calls the function that this one stands before with the
+/// same arguments.
 ///
 /// After `safe:` come functions whose arguments' types say all that C promises of them: see
 /// [`program`](crate::program).
@@ -20,26 +23,6 @@ use crate::elf;
 /// stand for a function of the program's own, or of another preloaded library, and those often are
 /// nothing but a `syscall()`.
 macro_rules! interpose {
-    (safe: $(
-        fn $name:ident $(|$alias:ident)* ($($args:tt)*) $(-> $return:ty)? $body:block
-    )+) => {
-        $(
-            interpose! { @ours [] $name ($($args)*) [$($return)?] $body }
-            interpose! { @symbols $name [$name $($alias)*] ($($args)*) [$($return)?] }
-        )+
-    };
-    ($(
-        fn $name:ident $(|$alias:ident)* ($($args:tt)*) $(-> $return:ty)? $body:block
-    )+) => {
-        $(
-            interpose! { @ours [unsafe] $name ($($args)*) [$($return)?] {
-                // SAFETY: the C caller vouches for its arguments, as the function of this name
-                // asks; they go to the kernel, to libc's function of this name, or to the client.
-                unsafe { $body }
-            } }
-            interpose! { @symbols $name [$name $($alias)*] ($($args)*) [$($return)?] }
-        )+
-    };
     (@ours [$($unsafe:ident)?] $name:ident
         ($($arg:ident: $type:ty),* $(,)?) [$($return:ty)?] $body:block) => {
         #[inline]
@@ -59,6 +42,45 @@ macro_rules! interpose {
             }
         };
     };
+    (@each $kind:tt) => {};
+    (@each $kind:tt fn $name:ident $(|$alias:ident)* ($($args:tt)*) -> $return:ty =>
+        $outcome:expr; $($more:tt)*) => {
+        interpose! { @one $kind $name [$name $($alias)*] ($($args)*) [$return] {
+            answer($outcome)
+        } }
+        interpose! { @each $kind $($more)* }
+    };
+    (@each $kind:tt fn $name:ident $(|$alias:ident)* ($($args:tt)*) -> $return:ty, $next:ident
+        $body:block $($more:tt)*) => {
+        interpose! { @before $next $name [$name $($alias)*] ($($args)*) [$return] $body }
+        interpose! { @each $kind $($more)* }
+    };
+    (@each $kind:tt fn $name:ident $(|$alias:ident)* ($($args:tt)*) $(-> $return:ty)?
+        $body:block $($more:tt)*) => {
+        interpose! { @one $kind $name [$name $($alias)*] ($($args)*) [$($return)?] $body }
+        interpose! { @each $kind $($more)* }
+    };
+    (@before $next:ident $name:ident $symbols:tt ($($arg:ident: $type:ty),* $(,)?)
+        [$return:ty] $body:block) => {
+        interpose! { @one [] $name $symbols ($($arg: $type),*) [$return] {
+            let $next = move || $crate::interpose::next!($name($($arg => $type),*) -> $return);
+            $body
+        } }
+    };
+    (@one [safe] $name:ident $symbols:tt $args:tt $return:tt $body:block) => {
+        interpose! { @ours [] $name $args $return $body }
+        interpose! { @symbols $name $symbols $args $return }
+    };
+    (@one [] $name:ident $symbols:tt $args:tt $return:tt $body:block) => {
+        interpose! { @ours [unsafe] $name $args $return {
+            // SAFETY: the C caller vouches for its arguments, as the function of this name
+            // asks; they go to the kernel, to libc's function of this name, or to the client.
+            unsafe { $body }
+        } }
+        interpose! { @symbols $name $symbols $args $return }
+    };
+    (safe: $($functions:tt)+) => { interpose! { @each [safe] $($functions)+ } };
+    ($($functions:tt)+) => { interpose! { @each [] $($functions)+ } };
 }
 
 /// Calls the function that ours stands before: libc's, or another preloaded library's. With

@@ -11,15 +11,12 @@ use crate::{
 };
 
 interpose! {
-    fn setrlimit|setrlimit64(resource: c_uint, limit: *const rlimit) -> c_int {
-        answer(changed(resource, kernel!(SYS_setrlimit, resource, limit)))
-    }
-
+    fn setrlimit|setrlimit64(resource: c_uint, limit: *const rlimit) -> c_int =>
+        changed(resource, kernel!(SYS_setrlimit, resource, limit));
     fn prlimit|prlimit64(
         process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit,
-    ) -> c_int {
-        answer(changed(resource, kernel!(SYS_prlimit64, process, resource, new, old)))
-    }
+    ) -> c_int =>
+        changed(resource, kernel!(SYS_prlimit64, process, resource, new, old));
 }
 
 interpose! { safe:

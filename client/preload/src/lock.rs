@@ -16,9 +16,7 @@ use crate::{
 };
 
 interpose! { safe:
-    fn flock(fd: c_int, operation: c_int) -> c_int {
-        answer(whole(fd, operation))
-    }
+    fn flock(fd: c_int, operation: c_int) -> c_int => whole(fd, operation);
 }
 
 interpose! {

@@ -27,17 +27,9 @@ use crate::{
 };
 
 interpose! { safe:
-    fn unlink(path: Text<'_>) -> c_int {
-        answer(remove_at(AT_FDCWD, path, 0))
-    }
-
-    fn unlinkat(dir: c_int, path: Text<'_>, flags: c_int) -> c_int {
-        answer(remove_at(dir, path, flags))
-    }
-
-    fn rmdir(path: Text<'_>) -> c_int {
-        answer(remove_at(AT_FDCWD, path, AT_REMOVEDIR))
-    }
+    fn unlink(path: Text<'_>) -> c_int => remove_at(AT_FDCWD, path, 0);
+    fn unlinkat(dir: c_int, path: Text<'_>, flags: c_int) -> c_int => remove_at(dir, path, flags);
+    fn rmdir(path: Text<'_>) -> c_int => remove_at(AT_FDCWD, path, AT_REMOVEDIR);
 
     fn remove(path: Text<'_>) -> c_int {
         match remove_at(AT_FDCWD, path, 0) {
@@ -46,81 +38,49 @@ interpose! { safe:
         }
     }
 
-    fn mkdir(path: Text<'_>, mode: c_uint) -> c_int {
-        answer(make_dir_at(AT_FDCWD, path, mode))
-    }
-
-    fn mkdirat(dir: c_int, path: Text<'_>, mode: c_uint) -> c_int {
-        answer(make_dir_at(dir, path, mode))
-    }
-
-    fn mknod(path: Text<'_>, mode: mode_t, device: dev_t) -> c_int {
-        answer(make_at(AT_FDCWD, path, mode, device))
-    }
-
-    fn mknodat(dir: c_int, path: Text<'_>, mode: mode_t, device: dev_t) -> c_int {
-        answer(make_at(dir, path, mode, device))
-    }
-
-    fn mkfifo(path: Text<'_>, mode: mode_t) -> c_int {
-        answer(make_at(AT_FDCWD, path, mode | libc::S_IFIFO, 0))
-    }
-
-    fn mkfifoat(dir: c_int, path: Text<'_>, mode: mode_t) -> c_int {
-        answer(make_at(dir, path, mode | libc::S_IFIFO, 0))
-    }
-
+    fn mkdir(path: Text<'_>, mode: c_uint) -> c_int => make_dir_at(AT_FDCWD, path, mode);
+    fn mkdirat(dir: c_int, path: Text<'_>, mode: c_uint) -> c_int => make_dir_at(dir, path, mode);
+    fn mknod(path: Text<'_>, mode: mode_t, device: dev_t) -> c_int =>
+        make_at(AT_FDCWD, path, mode, device);
+    fn mknodat(dir: c_int, path: Text<'_>, mode: mode_t, device: dev_t) -> c_int =>
+        make_at(dir, path, mode, device);
+    fn mkfifo(path: Text<'_>, mode: mode_t) -> c_int =>
+        make_at(AT_FDCWD, path, mode | libc::S_IFIFO, 0);
+    fn mkfifoat(dir: c_int, path: Text<'_>, mode: mode_t) -> c_int =>
+        make_at(dir, path, mode | libc::S_IFIFO, 0);
     fn __xmknod(
         _version: c_int, path: Text<'_>, mode: mode_t, device: Given<'_, dev_t>,
-    ) -> c_int {
-        answer(make_device_at(AT_FDCWD, path, mode, device))
-    }
-
+    ) -> c_int =>
+        make_device_at(AT_FDCWD, path, mode, device);
     fn __xmknodat(
         _version: c_int, dir: c_int, path: Text<'_>, mode: mode_t, device: Given<'_, dev_t>,
-    ) -> c_int {
-        answer(make_device_at(dir, path, mode, device))
-    }
-
-    fn rename(from: Text<'_>, to: Text<'_>) -> c_int {
-        answer(rename_at(place(AT_FDCWD, from), place(AT_FDCWD, to), 0))
-    }
-
+    ) -> c_int =>
+        make_device_at(dir, path, mode, device);
+    fn rename(from: Text<'_>, to: Text<'_>) -> c_int =>
+        rename_at(place(AT_FDCWD, from), place(AT_FDCWD, to), 0);
     fn renameat(
         from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>,
-    ) -> c_int {
-        answer(rename_at(place(from_dir, from), place(to_dir, to), 0))
-    }
-
+    ) -> c_int =>
+        rename_at(place(from_dir, from), place(to_dir, to), 0);
     fn renameat2(
         from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>, flags: c_uint,
-    ) -> c_int {
-        answer(rename_at(place(from_dir, from), place(to_dir, to), flags))
-    }
-
-    fn link(from: Text<'_>, to: Text<'_>) -> c_int {
-        answer(link_at(place(AT_FDCWD, from), place(AT_FDCWD, to), 0))
-    }
-
+    ) -> c_int =>
+        rename_at(place(from_dir, from), place(to_dir, to), flags);
+    fn link(from: Text<'_>, to: Text<'_>) -> c_int =>
+        link_at(place(AT_FDCWD, from), place(AT_FDCWD, to), 0);
     fn linkat(
         from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>, flags: c_int,
-    ) -> c_int {
-        answer(link_at(place(from_dir, from), place(to_dir, to), flags))
-    }
-
-    fn symlink(target: Text<'_>, path: Text<'_>) -> c_int {
-        answer(symlink_at(target, AT_FDCWD, path).inspect(|_| after()))
-    }
-
-    fn symlinkat(target: Text<'_>, dir: c_int, path: Text<'_>) -> c_int {
-        answer(symlink_at(target, dir, path).inspect(|_| after()))
-    }
+    ) -> c_int =>
+        link_at(place(from_dir, from), place(to_dir, to), flags);
+    fn symlink(target: Text<'_>, path: Text<'_>) -> c_int =>
+        symlink_at(target, AT_FDCWD, path).inspect(|_| after());
+    fn symlinkat(target: Text<'_>, dir: c_int, path: Text<'_>) -> c_int =>
+        symlink_at(target, dir, path).inspect(|_| after());
 }
 
 interpose! {
-    fn bind(fd: c_int, address: *const c_void, len: socklen_t) -> c_int {
-        answer(bind_to(fd, Data::new(address, len as usize)))
-    }
+    fn bind(fd: c_int, address: *const c_void, len: socklen_t) -> c_int =>
+        bind_to(fd, Data::new(address, len as usize));
 }
 
 /// A name as C passes it: relative to an open folder.

@@ -19,19 +19,14 @@ use crate::{
 interpose! { safe:
     fn open|open64|__open|__open64|__open_2|__open64_2(
         path: Text<'_>, flags: c_int, mode: c_uint,
-    ) -> c_int {
-        answer(open_at(AT_FDCWD, path, flags, mode))
-    }
-
+    ) -> c_int =>
+        open_at(AT_FDCWD, path, flags, mode);
     fn openat|openat64|__openat|__openat64|__openat_2|__openat64_2(
         dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint,
-    ) -> c_int {
-        answer(open_at(dir, path, flags, mode))
-    }
-
-    fn creat|creat64(path: Text<'_>, mode: c_uint) -> c_int {
-        answer(open_at(AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode))
-    }
+    ) -> c_int =>
+        open_at(dir, path, flags, mode);
+    fn creat|creat64(path: Text<'_>, mode: c_uint) -> c_int =>
+        open_at(AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode);
 }
 
 /// Opens a file through the client.

@@ -24,43 +24,24 @@ use crate::{
 };
 
 interpose! { safe:
-    fn access(path: Text<'_>, mode: c_int) -> c_int {
-        answer(access_at(AT_FDCWD, path, mode, 0))
-    }
-
-    fn eaccess|euidaccess(path: Text<'_>, mode: c_int) -> c_int {
-        answer(access_at(AT_FDCWD, path, mode, libc::AT_EACCESS))
-    }
-
-    fn faccessat(dir: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> c_int {
-        answer(access_at(dir, path, mode, flags))
-    }
-
-    fn chmod(path: Text<'_>, mode: mode_t) -> c_int {
-        answer(set_mode_at(AT_FDCWD, path, mode, 0))
-    }
-
-    fn fchmodat(dir: c_int, path: Text<'_>, mode: mode_t, flags: c_int) -> c_int {
-        answer(set_mode_at(dir, path, mode, flags))
-    }
-
-    fn lchmod(path: Text<'_>, mode: mode_t) -> c_int {
-        answer(set_mode_at(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW))
-    }
-
-    fn chown(path: Text<'_>, user: uid_t, group: gid_t) -> c_int {
-        answer(set_owner_at(AT_FDCWD, path, user, group, 0))
-    }
-
-    fn lchown(path: Text<'_>, user: uid_t, group: gid_t) -> c_int {
-        answer(set_owner_at(AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW))
-    }
-
+    fn access(path: Text<'_>, mode: c_int) -> c_int => access_at(AT_FDCWD, path, mode, 0);
+    fn eaccess|euidaccess(path: Text<'_>, mode: c_int) -> c_int =>
+        access_at(AT_FDCWD, path, mode, libc::AT_EACCESS);
+    fn faccessat(dir: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> c_int =>
+        access_at(dir, path, mode, flags);
+    fn chmod(path: Text<'_>, mode: mode_t) -> c_int => set_mode_at(AT_FDCWD, path, mode, 0);
+    fn fchmodat(dir: c_int, path: Text<'_>, mode: mode_t, flags: c_int) -> c_int =>
+        set_mode_at(dir, path, mode, flags);
+    fn lchmod(path: Text<'_>, mode: mode_t) -> c_int =>
+        set_mode_at(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW);
+    fn chown(path: Text<'_>, user: uid_t, group: gid_t) -> c_int =>
+        set_owner_at(AT_FDCWD, path, user, group, 0);
+    fn lchown(path: Text<'_>, user: uid_t, group: gid_t) -> c_int =>
+        set_owner_at(AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW);
     fn fchownat(
         dir: c_int, path: Text<'_>, user: uid_t, group: gid_t, flags: c_int,
-    ) -> c_int {
-        answer(set_owner_at(dir, path, user, group, flags))
-    }
+    ) -> c_int =>
+        set_owner_at(dir, path, user, group, flags);
 
     fn utimensat(
         dir: c_int, path: Text<'_>, times: Given<'_, [timespec; 2]>, flags: c_int,
@@ -72,13 +53,10 @@ interpose! { safe:
         answer(set_times_at(dir, path, times, flags))
     }
 
-    fn utimes(path: Text<'_>, times: Given<'_, [timeval; 2]>) -> c_int {
-        answer(set_times_of(AT_FDCWD, path, times, 0))
-    }
-
-    fn lutimes(path: Text<'_>, times: Given<'_, [timeval; 2]>) -> c_int {
-        answer(set_times_of(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW))
-    }
+    fn utimes(path: Text<'_>, times: Given<'_, [timeval; 2]>) -> c_int =>
+        set_times_of(AT_FDCWD, path, times, 0);
+    fn lutimes(path: Text<'_>, times: Given<'_, [timeval; 2]>) -> c_int =>
+        set_times_of(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 
     fn utime(path: Text<'_>, times: Given<'_, libc::utimbuf>) -> c_int {
         let both = |times: libc::utimbuf| [times.actime, times.modtime];
@@ -89,13 +67,10 @@ interpose! { safe:
 }
 
 interpose! {
-    fn readlink(path: Text<'_>, buffer: *mut c_void, len: size_t) -> ssize_t {
-        answer(read_link_at(AT_FDCWD, path, Buffer::new(buffer, len)))
-    }
-
-    fn readlinkat(dir: c_int, path: Text<'_>, buffer: *mut c_void, len: size_t) -> ssize_t {
-        answer(read_link_at(dir, path, Buffer::new(buffer, len)))
-    }
+    fn readlink(path: Text<'_>, buffer: *mut c_void, len: size_t) -> ssize_t =>
+        read_link_at(AT_FDCWD, path, Buffer::new(buffer, len));
+    fn readlinkat(dir: c_int, path: Text<'_>, buffer: *mut c_void, len: size_t) -> ssize_t =>
+        read_link_at(dir, path, Buffer::new(buffer, len));
 
     fn __readlink_chk(
         path: Text<'_>, buffer: *mut c_void, len: size_t, room: size_t,

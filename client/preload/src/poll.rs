@@ -33,9 +33,8 @@ const BITS: usize = u64::BITS as usize;
 const SIGNALS_LEN: usize = size_of::<u64>();
 
 interpose! {
-    fn poll|__poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-        answer(poll_for(fds, count, timeout))
-    }
+    fn poll|__poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int =>
+        poll_for(fds, count, timeout);
 
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
         check(count.word(), room / size_of::<pollfd>());
@@ -44,9 +43,8 @@ interpose! {
 
     fn ppoll(
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
-    ) -> c_int {
-        answer(poll_until(fds, count, timeout, mask))
-    }
+    ) -> c_int =>
+        poll_until(fds, count, timeout, mask);
 
     fn __ppoll_chk(
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,

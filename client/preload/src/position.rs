@@ -12,9 +12,8 @@ use crate::{
 };
 
 interpose! { safe:
-    fn lseek|lseek64|__lseek|__lseek64|llseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
-        answer(seek(fd, offset, whence))
-    }
+    fn lseek|lseek64|__lseek|__lseek64|llseek(fd: c_int, offset: off_t, whence: c_int) -> off_t =>
+        seek(fd, offset, whence);
 }
 
 /// Moves the file position; returns it in bytes.

@@ -72,7 +72,7 @@ printing! {
 
 // A `va_list` is passed by its address.
 interpose! {
-    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, next {
         match delegating(fd) {
             Some(_) => printed(fd, |text| {
                 next!(
@@ -81,17 +81,13 @@ interpose! {
                     ) -> c_int
                 )
             }),
-            None => next!(
-                vdprintf(
-                    fd => c_int, format => *const c_char, arguments => *mut c_void,
-                ) -> c_int
-            ),
+            None => next(),
         }
     }
 
     fn __vdprintf_chk(
         fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void,
-    ) -> c_int {
+    ) -> c_int, next {
         match delegating(fd) {
             Some(_) => printed(fd, |text| {
                 next!(
@@ -101,12 +97,7 @@ interpose! {
                     ) -> c_int
                 )
             }),
-            None => next!(
-                __vdprintf_chk(
-                    fd => c_int, flag => c_int, format => *const c_char,
-                    arguments => *mut c_void,
-                ) -> c_int
-            ),
+            None => next(),
         }
     }
 }

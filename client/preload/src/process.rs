@@ -55,13 +55,9 @@ interpose! {
         outcome
     }
 
-    fn execve(path: *const c_char, arguments: Strings, variables: Strings) -> c_int {
-        answer(execute(path, arguments, variables))
-    }
-
-    fn execv(path: *const c_char, arguments: Strings) -> c_int {
-        answer(execute(path, arguments, environ))
-    }
+    fn execve(path: *const c_char, arguments: Strings, variables: Strings) -> c_int =>
+        execute(path, arguments, variables);
+    fn execv(path: *const c_char, arguments: Strings) -> c_int => execute(path, arguments, environ);
 
     fn execvp(file: *const c_char, arguments: Strings) -> c_int {
         execute_found(file, arguments, environ)
@@ -87,79 +83,14 @@ interpose! {
         }))
     }
 
-    fn posix_spawn(
-        process: *mut pid_t, path: *const c_char, actions: *const c_void,
-        attributes: *const c_void, arguments: Strings, variables: Strings,
-    ) -> c_int {
-        before_spawn(actions);
-        with_ours(variables, |variables| {
-            next!(
-                posix_spawn(
-                    process => *mut pid_t, path => *const c_char, actions => *const c_void,
-                    attributes => *const c_void, arguments => Strings, variables => Strings,
-                ) -> c_int
-            )
-        })
-    }
-
-    fn posix_spawnp(
-        process: *mut pid_t, file: *const c_char, actions: *const c_void,
-        attributes: *const c_void, arguments: Strings, variables: Strings,
-    ) -> c_int {
-        before_spawn(actions);
-        with_ours(variables, |variables| {
-            next!(
-                posix_spawnp(
-                    process => *mut pid_t, file => *const c_char, actions => *const c_void,
-                    attributes => *const c_void, arguments => Strings, variables => Strings,
-                ) -> c_int
-            )
-        })
-    }
-
-    // An older libc has no such functions. The answer is a younger one's on a kernel without.
-    fn pidfd_spawn(
-        process: *mut c_int, path: *const c_char, actions: *const c_void,
-        attributes: *const c_void, arguments: Strings, variables: Strings,
-    ) -> c_int {
-        before_spawn(actions);
-        let spawned = with_ours(variables, |variables| {
-            next!(
-                @younger pidfd_spawn(
-                    process => *mut c_int, path => *const c_char, actions => *const c_void,
-                    attributes => *const c_void, arguments => Strings, variables => Strings,
-                ) -> c_int
-            )
-        });
-        spawned.unwrap_or(libc::ENOSYS)
-    }
-
-    fn pidfd_spawnp(
-        process: *mut c_int, file: *const c_char, actions: *const c_void,
-        attributes: *const c_void, arguments: Strings, variables: Strings,
-    ) -> c_int {
-        before_spawn(actions);
-        let spawned = with_ours(variables, |variables| {
-            next!(
-                @younger pidfd_spawnp(
-                    process => *mut c_int, file => *const c_char, actions => *const c_void,
-                    attributes => *const c_void, arguments => Strings, variables => Strings,
-                ) -> c_int
-            )
-        });
-        spawned.unwrap_or(libc::ENOSYS)
-    }
-
-    fn system(command: *const c_char) -> c_int {
+    fn system(command: *const c_char) -> c_int, next {
         before_exec(false);
-        next!(system(command => *const c_char) -> c_int)
+        next()
     }
 
-    fn popen(command: *const c_char, mode: *const c_char) -> Stream<'static> {
+    fn popen(command: *const c_char, mode: *const c_char) -> Stream<'static>, next {
         before_exec(false);
-        let stream = next!(
-            popen(command => *const c_char, mode => *const c_char) -> Stream<'static>
-        );
+        let stream = next();
         if !stream.is_null() {
             forget(stream.number());
         }
@@ -173,6 +104,40 @@ interpose! {
             ignore(kernel!(SYS_exit_group, status));
         }
     }
+}
+
+/// Defines libc's functions that start another program. An older libc has not all of them: then the
+/// answer is a younger one's on a kernel without.
+macro_rules! spawning {
+    ($(fn $name:ident(*mut $process:ty);)+) => {
+        interpose! {
+            $(
+                fn $name(
+                    process: *mut $process, path: *const c_char, actions: *const c_void,
+                    attributes: *const c_void, arguments: Strings, variables: Strings,
+                ) -> c_int {
+                    before_spawn(actions);
+                    let spawned = with_ours(variables, |variables| {
+                        next!(
+                            @younger $name(
+                                process => *mut $process, path => *const c_char,
+                                actions => *const c_void, attributes => *const c_void,
+                                arguments => Strings, variables => Strings,
+                            ) -> c_int
+                        )
+                    });
+                    spawned.unwrap_or(libc::ENOSYS)
+                }
+            )+
+        }
+    };
+}
+
+spawning! {
+    fn posix_spawn(*mut pid_t);
+    fn posix_spawnp(*mut pid_t);
+    fn pidfd_spawn(*mut c_int);
+    fn pidfd_spawnp(*mut c_int);
 }
 
 /// Has libc run what a fork needs, if it does not yet.

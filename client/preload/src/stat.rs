@@ -18,41 +18,26 @@ const KNOWN_FLAGS: c_int =
     AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_SYNC_TYPE;
 
 interpose! { safe:
-    fn stat|stat64(path: Text<'_>, out: Place<'_, libc::stat>) -> c_int {
-        answer(stat_at(AT_FDCWD, path, out, 0))
-    }
-
-    fn lstat|lstat64(path: Text<'_>, out: Place<'_, libc::stat>) -> c_int {
-        answer(stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW))
-    }
-
+    fn stat|stat64(path: Text<'_>, out: Place<'_, libc::stat>) -> c_int =>
+        stat_at(AT_FDCWD, path, out, 0);
+    fn lstat|lstat64(path: Text<'_>, out: Place<'_, libc::stat>) -> c_int =>
+        stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW);
     fn fstatat|fstatat64(
         dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int,
-    ) -> c_int {
-        answer(stat_at(dir, path, out, flags))
-    }
-
-    fn fstat|fstat64|__fstat64(fd: c_int, out: Place<'_, libc::stat>) -> c_int {
-        answer(stat_number(fd, out))
-    }
-
-    fn __xstat|__xstat64(_version: c_int, path: Text<'_>, out: Place<'_, libc::stat>) -> c_int {
-        answer(stat_at(AT_FDCWD, path, out, 0))
-    }
-
-    fn __lxstat|__lxstat64(_version: c_int, path: Text<'_>, out: Place<'_, libc::stat>) -> c_int {
-        answer(stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW))
-    }
-
-    fn __fxstat|__fxstat64(_version: c_int, fd: c_int, out: Place<'_, libc::stat>) -> c_int {
-        answer(stat_number(fd, out))
-    }
-
+    ) -> c_int =>
+        stat_at(dir, path, out, flags);
+    fn fstat|fstat64|__fstat64(fd: c_int, out: Place<'_, libc::stat>) -> c_int =>
+        stat_number(fd, out);
+    fn __xstat|__xstat64(_version: c_int, path: Text<'_>, out: Place<'_, libc::stat>) -> c_int =>
+        stat_at(AT_FDCWD, path, out, 0);
+    fn __lxstat|__lxstat64(_version: c_int, path: Text<'_>, out: Place<'_, libc::stat>) -> c_int =>
+        stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW);
+    fn __fxstat|__fxstat64(_version: c_int, fd: c_int, out: Place<'_, libc::stat>) -> c_int =>
+        stat_number(fd, out);
     fn __fxstatat|__fxstatat64(
         _version: c_int, dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int,
-    ) -> c_int {
-        answer(stat_at(dir, path, out, flags))
-    }
+    ) -> c_int =>
+        stat_at(dir, path, out, flags);
 
     fn ftok(path: Text<'_>, project: c_int) -> libc::key_t {
         let (device, inode) = match file_at(path) {
@@ -65,9 +50,8 @@ interpose! { safe:
 
     fn statx(
         dir: c_int, path: Text<'_>, flags: c_int, mask: c_uint, out: Place<'_, libc::statx>,
-    ) -> c_int {
-        answer(statx_at(dir, path, flags, mask, out))
-    }
+    ) -> c_int =>
+        statx_at(dir, path, flags, mask, out);
 }
 
 /// The device and inode of a file.

@@ -13,7 +13,7 @@ use crate::{
     descriptor::{close_number, control, duplicate, flags_of, forget, is_writable, refuse},
     errno::{last, set},
     glibc::Stream,
-    interpose::{interpose, next},
+    interpose::interpose,
     kernel::{Outcome, ignore},
     open::open_at,
     paths::remote,
@@ -56,11 +56,11 @@ interpose! {
         }
     }
 
-    fn pclose(stream: Stream<'_>) -> c_int {
+    fn pclose(stream: Stream<'_>) -> c_int, next {
         let fd = stream.number();
         forget(fd);
         set_plain(fd, false);
-        next!(pclose(stream => Stream<'_>) -> c_int)
+        next()
     }
 }
 

@@ -23,17 +23,9 @@ const RANGE_FLAGS: c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
     | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
 interpose! { safe:
-    fn fsync(fd: c_int) -> c_int {
-        answer(make_durable(fd, false))
-    }
-
-    fn fdatasync(fd: c_int) -> c_int {
-        answer(make_durable(fd, true))
-    }
-
-    fn ftruncate|ftruncate64(fd: c_int, len: off_t) -> c_int {
-        answer(set_size(fd, len))
-    }
+    fn fsync(fd: c_int) -> c_int => make_durable(fd, false);
+    fn fdatasync(fd: c_int) -> c_int => make_durable(fd, true);
+    fn ftruncate|ftruncate64(fd: c_int, len: off_t) -> c_int => set_size(fd, len);
 
     fn posix_fadvise|posix_fadvise64(fd: c_int, at: off_t, len: off_t, advice: c_int) -> c_int {
         code(advise(fd, at, len, advice))
@@ -96,7 +88,7 @@ interpose! { safe:
 }
 
 interpose! {
-    fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
+    fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int, next {
         match allocate(fd, 0, at, len) {
             // As below, where there is no file here for libc to write zeros to.
             Some(Err(Errno::OPNOTSUPP)) if is_remote(fd) => {
@@ -109,11 +101,7 @@ interpose! {
         drain(fd);
         match ask!(SYS_fallocate, fd, 0_i32, at, len) {
             // libc then writes zeros where there is a hole.
-            Err(Errno::OPNOTSUPP) => {
-                crate::interpose::next!(
-                    posix_fallocate(fd => c_int, at => off_t, len => off_t) -> c_int
-                )
-            }
+            Err(Errno::OPNOTSUPP) => next(),
             done => code(done),
         }
     }

@@ -18,21 +18,13 @@ const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 const PATTERN: &[u8; 6] = b"XXXXXX";
 
 interpose! {
-    fn mkstemp|mkstemp64(template: *mut c_char) -> c_int {
-        answer(open(template, 0, 0))
-    }
-
-    fn mkostemp|mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
-        answer(open(template, 0, flags))
-    }
-
-    fn mkstemps|mkstemps64(template: *mut c_char, suffix_len: c_int) -> c_int {
-        answer(open(template, suffix_len, 0))
-    }
-
-    fn mkostemps|mkostemps64(template: *mut c_char, suffix_len: c_int, flags: c_int) -> c_int {
-        answer(open(template, suffix_len, flags))
-    }
+    fn mkstemp|mkstemp64(template: *mut c_char) -> c_int => open(template, 0, 0);
+    fn mkostemp|mkostemp64(template: *mut c_char, flags: c_int) -> c_int =>
+        open(template, 0, flags);
+    fn mkstemps|mkstemps64(template: *mut c_char, suffix_len: c_int) -> c_int =>
+        open(template, suffix_len, 0);
+    fn mkostemps|mkostemps64(template: *mut c_char, suffix_len: c_int, flags: c_int) -> c_int =>
+        open(template, suffix_len, flags);
 
     fn mkdtemp(template: *mut c_char) -> *mut c_char {
         match make(template, 0, || make_dir_at(AT_FDCWD, Text::new(template), 0o700)) {

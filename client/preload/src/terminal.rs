@@ -8,7 +8,7 @@ use libc::{c_char, c_int, pid_t, size_t, termios};
 
 use crate::{
     errno::{answer, code, set},
-    interpose::{interpose, next},
+    interpose::interpose,
     kernel::Outcome,
     sync::is_placeholder,
 };
@@ -19,70 +19,52 @@ interpose! {
         c_int::from(libc::ioctl(fd, libc::TCGETS, terminal.as_mut_ptr()) == 0)
     }
 
-    fn ttyname(fd: c_int) -> *mut c_char {
+    fn ttyname(fd: c_int) -> *mut c_char, next {
         if is_placeholder(fd) {
             set(Errno::NOTTY);
             return ptr::null_mut();
         }
-        next!(ttyname(fd => c_int) -> *mut c_char)
+        next()
     }
 
-    fn ttyname_r(fd: c_int, name: *mut c_char, len: size_t) -> c_int {
+    fn ttyname_r(fd: c_int, name: *mut c_char, len: size_t) -> c_int, next {
         if is_placeholder(fd) {
             return code(NONE);
         }
-        next!(ttyname_r(fd => c_int, name => *mut c_char, len => size_t) -> c_int)
+        next()
     }
 
-    fn __ttyname_r_chk(fd: c_int, name: *mut c_char, len: size_t, room: size_t) -> c_int {
+    fn __ttyname_r_chk(fd: c_int, name: *mut c_char, len: size_t, room: size_t) -> c_int, next {
         if is_placeholder(fd) {
             return code(NONE);
         }
-        next!(
-            __ttyname_r_chk(
-                fd => c_int, name => *mut c_char, len => size_t, room => size_t,
-            ) -> c_int
-        )
+        next()
     }
+}
 
-    fn tcgetattr(fd: c_int, settings: *mut termios) -> c_int {
-        of_terminal(fd, || next!(tcgetattr(fd => c_int, settings => *mut termios) -> c_int))
-    }
+/// Defines libc's functions that are about a terminal.
+macro_rules! of_terminals {
+    ($(fn $name:ident(fd: c_int $(, $arg:ident: $type:ty)*) -> $return:ty;)+) => {
+        interpose! {
+            $(
+                fn $name(fd: c_int $(, $arg: $type)*) -> $return, next {
+                    of_terminal(fd, next)
+                }
+            )+
+        }
+    };
+}
 
-    fn tcsetattr(fd: c_int, when: c_int, settings: *const termios) -> c_int {
-        let ask = || {
-            next!(tcsetattr(fd => c_int, when => c_int, settings => *const termios) -> c_int)
-        };
-        of_terminal(fd, ask)
-    }
-
-    fn tcgetpgrp(fd: c_int) -> pid_t {
-        of_terminal(fd, || next!(tcgetpgrp(fd => c_int) -> pid_t))
-    }
-
-    fn tcsetpgrp(fd: c_int, group: pid_t) -> c_int {
-        of_terminal(fd, || next!(tcsetpgrp(fd => c_int, group => pid_t) -> c_int))
-    }
-
-    fn tcgetsid(fd: c_int) -> pid_t {
-        of_terminal(fd, || next!(tcgetsid(fd => c_int) -> pid_t))
-    }
-
-    fn tcdrain(fd: c_int) -> c_int {
-        of_terminal(fd, || next!(tcdrain(fd => c_int) -> c_int))
-    }
-
-    fn tcflush(fd: c_int, queue: c_int) -> c_int {
-        of_terminal(fd, || next!(tcflush(fd => c_int, queue => c_int) -> c_int))
-    }
-
-    fn tcflow(fd: c_int, action: c_int) -> c_int {
-        of_terminal(fd, || next!(tcflow(fd => c_int, action => c_int) -> c_int))
-    }
-
-    fn tcsendbreak(fd: c_int, duration: c_int) -> c_int {
-        of_terminal(fd, || next!(tcsendbreak(fd => c_int, duration => c_int) -> c_int))
-    }
+of_terminals! {
+    fn tcgetattr(fd: c_int, settings: *mut termios) -> c_int;
+    fn tcsetattr(fd: c_int, when: c_int, settings: *const termios) -> c_int;
+    fn tcgetpgrp(fd: c_int) -> pid_t;
+    fn tcsetpgrp(fd: c_int, group: pid_t) -> c_int;
+    fn tcgetsid(fd: c_int) -> pid_t;
+    fn tcdrain(fd: c_int) -> c_int;
+    fn tcflush(fd: c_int, queue: c_int) -> c_int;
+    fn tcflow(fd: c_int, action: c_int) -> c_int;
+    fn tcsendbreak(fd: c_int, duration: c_int) -> c_int;
 }
 
 /// The answer of every other file.

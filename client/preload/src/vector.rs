@@ -20,21 +20,14 @@ const FEW: usize = 16;
 const MOST: usize = 1024;
 
 interpose! {
-    fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
-        answer(read(fd, buffers, count, None))
-    }
-
-    fn writev(fd: c_int, data: *const iovec, count: c_int) -> ssize_t {
-        answer(write(fd, data, count, None))
-    }
-
-    fn preadv|preadv64(fd: c_int, buffers: *const iovec, count: c_int, at: off_t) -> ssize_t {
-        answer(read(fd, buffers, count, Some(at)))
-    }
-
-    fn pwritev|pwritev64(fd: c_int, data: *const iovec, count: c_int, at: off_t) -> ssize_t {
-        answer(write(fd, data, count, Some(at)))
-    }
+    fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t =>
+        read(fd, buffers, count, None);
+    fn writev(fd: c_int, data: *const iovec, count: c_int) -> ssize_t =>
+        write(fd, data, count, None);
+    fn preadv|preadv64(fd: c_int, buffers: *const iovec, count: c_int, at: off_t) -> ssize_t =>
+        read(fd, buffers, count, Some(at));
+    fn pwritev|pwritev64(fd: c_int, data: *const iovec, count: c_int, at: off_t) -> ssize_t =>
+        write(fd, data, count, Some(at));
 
     fn preadv2|preadv64v2(
         fd: c_int, buffers: *const iovec, count: c_int, at: off_t, flags: c_int,

@@ -114,7 +114,10 @@ impl Locked {
             self.detach(Reason::Mapped); // While it was linked.
             return Err(Reason::Mapped);
         }
-        entry.cursor.take(|| fs::seek(fd, SeekFrom::Current(0)).unwrap_or(0));
+        entry.cursor.take(|| {
+            let position = fs::seek(fd, SeekFrom::Current(0)).ok();
+            invariant!(some position, "a regular file has a position", else 0)
+        });
         Ok(())
     }
 

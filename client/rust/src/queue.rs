@@ -315,7 +315,8 @@ impl Client {
         let memory = connection.session.arena().get(start..start + len).ok_or(Errno::FAULT)?;
         let (mut block, mut done) = ([0; BLOCK], 0);
         for part in memory.chunks(BLOCK) {
-            let block = block.get_mut(..part.len()).unwrap_or_default();
+            let block = invariant!(some block.get_mut(..part.len()), "a part is a block at most",
+                else return Err(Errno::IO));
             let to = Some(at + done as u64);
             let moved = if is_write {
                 copy_out(block, part);
@@ -327,10 +328,11 @@ impl Client {
                 Ok(moved) => moved,
                 Err(errno) => return partial(done, errno),
             };
+            let bytes = invariant!(some block.get(..moved), "no more is moved than there is",
+                else return Err(Errno::IO));
             if !is_write {
-                copy_in(part, block.get(..moved).unwrap_or_default());
+                copy_in(part, bytes);
             }
-            debug_assert!(moved <= part.len(), "no more is moved than there is");
             done += moved;
             if moved < part.len() {
                 break;

@@ -326,7 +326,8 @@ fn read_batches<const N: usize>(
         let mut parts: [IoSliceMut<'_>; N] = core::array::from_fn(|_| {
             IoSliceMut::new(rest.next().map_or(&mut [], |buffer| &mut buffer[..]))
         });
-        let parts = parts.get_mut(..count).unwrap_or_default();
+        let parts = invariant!(some parts.get_mut(..count), "a batch has N buffers at most",
+            else return Err(Errno::IO));
         let read = match at {
             None => io::readv(fd, parts),
             Some(at) => io::preadv(fd, parts, at + done as u64),

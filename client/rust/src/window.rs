@@ -8,7 +8,10 @@
 //! A file that is written has its window emptied; what else may have changed files empties all of
 //! them, by a count that each window is compared with.
 
-use core::{sync::atomic::Ordering, time::Duration};
+use core::{
+    sync::atomic::{AtomicU8, Ordering},
+    time::Duration,
+};
 
 use rustix::{
     fd::BorrowedFd,
@@ -114,7 +117,7 @@ impl Locked {
         let wanted = buffer.len() as u64;
         let counts = is_private && window.forgotten == forgotten;
         if counts && window.holds(from, wanted) && window.is_current(fd) {
-            return Ok(Ok(window.copy(link, buffer, from)));
+            return Ok(window.copy(link, buffer, from));
         }
         if wanted > window.len / 2 {
             return pipelined(link, window, buffer, from);
@@ -133,7 +136,7 @@ impl Locked {
             Err(errno) => return Ok(Err(errno)),
         };
         // However long ago that was by now: the call reads what was there while it was under way.
-        Ok(Ok(window.copy(link, buffer, from)))
+        Ok(window.copy(link, buffer, from))
     }
 }
 
@@ -168,12 +171,10 @@ impl Window {
     }
 
     /// Copies what the window has of the bytes at `from`; returns how many.
-    fn copy(&self, link: Link, buffer: &mut [u8], from: u64) -> usize {
+    fn copy(&self, link: Link, buffer: &mut [u8], from: u64) -> io::Result<usize> {
         debug_assert!(self.filled <= self.len, "the window holds what was filled");
         let skip = from.saturating_sub(self.from).min(self.filled);
-        let start = usize::try_from(self.at + skip).unwrap_or(usize::MAX);
-        let end = usize::try_from(self.at + self.filled).unwrap_or(usize::MAX);
-        copy_out(buffer, link.connection.session.arena().get(start..end).unwrap_or_default())
+        Ok(copy_out(buffer, in_arena(link, self.at + skip, self.filled - skip)?))
     }
 
     /// Asks for `len` bytes of the file, into this place of the arena.
@@ -191,6 +192,13 @@ impl Window {
         let sent = lane.submit(request).ok_or(Lost)?;
         Ok(if self.is_remote { sent } else { sent.moving(len) })
     }
+}
+
+/// Bytes of the arena in which something was read.
+fn in_arena(link: Link, at: u64, len: u64) -> io::Result<&'static [AtomicU8]> {
+    let start = usize::try_from(at).ok().zip(usize::try_from(len).ok());
+    let bytes = start.and_then(|(at, len)| link.connection.session.arena().get(at..at + len));
+    Ok(invariant!(some bytes, "a window lies in the arena", else return Err(Errno::IO)))
 }
 
 /// The window of a file that the daemon has open, if there is room for one.
@@ -266,12 +274,13 @@ fn pipelined(
             _ if ended => continue,
             Err(errno) => (failure, ended) = (Some(errno), true),
             Ok(len) => {
-                let start = usize::try_from(half.arena_at).unwrap_or(usize::MAX);
-                let len = usize::try_from(len.min(half.len)).unwrap_or(0);
-                let filled = link.connection.session.arena().get(start..start + len);
-                let target = buffer.get_mut(done..).unwrap_or_default();
-                done += copy_out(target, filled.unwrap_or_default());
-                ended = (len as u64) < half.len;
+                let target = invariant!(some buffer.get_mut(done..), "no more is read than wanted",
+                    else return Ok(Err(Errno::IO)));
+                match in_arena(link, half.arena_at, len.min(half.len)) {
+                    Ok(filled) => done += copy_out(target, filled),
+                    Err(errno) => return Ok(Err(errno)),
+                }
+                ended = len < half.len;
             }
         }
         if !ended {

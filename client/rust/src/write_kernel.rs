@@ -74,7 +74,8 @@ fn write_batches<const N: usize>(
         for (part, data) in parts.iter_mut().zip(batch) {
             *part = IoSlice::new(data);
         }
-        let parts = parts.get(..batch.len()).unwrap_or_default();
+        let parts = invariant!(some parts.get(..batch.len()), "a batch has N buffers at most",
+            else return Err(io::Errno::IO));
         let wrote = match at {
             None => io::writev(fd, parts),
             Some(at) => io::pwritev(fd, parts, at + done as u64),

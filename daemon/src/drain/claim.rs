@@ -213,11 +213,12 @@ async fn appended<S: SessionStorage>(
             _ => Err(Errno::IO),
         };
     };
-    let mut record = vec![0; usize::try_from(len).unwrap_or(0)];
+    let mut record = vec![0; usize::try_from(len).map_err(|_| Errno::IO)?];
     let mut done = 0;
     for range in file.staged_ranges(position, len) {
         let staged = file.buffer(range).ok_or(Errno::FAULT)?;
-        let into = record.get_mut(done..).unwrap_or_default();
+        let into = invariant!(some record.get_mut(done..), "a record is as long as its bytes",
+            else return Err(Errno::IO));
         done += copy_out(into, staged.bytes());
     }
     doubt::ended(&mut grown::source(&found, start), &mut grown::source(&record, 0), len, grown)

@@ -205,6 +205,7 @@ impl Session {
     /// The buffer of lane `lane`; empty when there is no such lane.
     #[must_use]
     pub fn buffer(&self, lane: usize) -> &[AtomicU8] {
+        debug_assert!(Self::ARENA_AT <= self.0.bytes().len(), "a segment has all its lanes");
         let at = Self::BUFFERS_AT + lane.min(LANES) * LANE_BUFFER_LEN;
         let end = if lane < LANES { at + LANE_BUFFER_LEN } else { at };
         self.0.bytes().get(at..end).unwrap_or_default()

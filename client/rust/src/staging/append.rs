@@ -61,7 +61,8 @@ pub(crate) fn accept(
             let copied = log.copy(target, rest);
             position += copied as u64;
             invariant!(copied > 0, "reserved space takes bytes", else return Ok(false));
-            rest = rest.get(copied..).unwrap_or_default();
+            rest = invariant!(some rest.get(copied..), "no more is copied than there is",
+                else return Ok(false));
         }
     }
     debug_assert_eq!(position, range.start + len, "all of an append is copied");
@@ -133,7 +134,8 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
     let mut record = |at: u64, into: &mut [u8]| {
         debug_assert!(at <= run.len, "the record is of the run");
         let staged = place(link, log, run.start + at, (run.len - at).min(into.len() as u64));
-        Ok(copy_out(into, staged.unwrap_or_default()))
+        let staged = invariant!(some staged, "a run lies in the log", else return Err(Errno::IO));
+        Ok(copy_out(into, staged))
     };
     doubt::appended(&mut file, &mut record, run.len, before..size)
 }

@@ -35,6 +35,7 @@ impl<N: Network> Drop for RemoteFile<N> {
     }
 }
 
+#[expect(clippy::missing_errors_doc, reason = "any is the file's, or `EIO`: the server is lost")]
 impl<N: Network> RemoteFile<N> {
     /// Opens a file for the process of this number, and tells its status; the path starts at the
     /// server's root.
@@ -88,10 +89,6 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Takes a lock, or gives it up.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn lock(&self, call: LockCall) -> io::Result<()> {
         let _wait = if call.terms.waits { Some(self.client.wait().await) } else { None };
         self.is_used.set(true);
@@ -101,10 +98,6 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Looks for a lock that is in the way.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn find_lock(&self, call: LockCall) -> io::Result<Option<FoundLock>> {
         let LockCall { terms, start, len } = call;
         let request = Request::FindLock { file: self.handle, terms: terms.encode(), start, len };
@@ -113,10 +106,6 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Reads until `into` is full or the file ends, in parts that are under way together.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn read(&self, at: u64, into: &Buffers) -> io::Result<usize> {
         if let Some(part) = sole_part(into) {
             return self.read_part(at, part).await;
@@ -135,10 +124,6 @@ impl<N: Network> RemoteFile<N> {
 
     /// Writes all of `from`, in parts that are under way together; to the end of a file that was
     /// opened to append, one after the other, for others append to it, too.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
         self.is_used.set(true);
         if self.appends {
@@ -172,20 +157,12 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Type, identity, and size.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn status(&self) -> io::Result<Status> {
         let (_, bytes) = self.call(Request::FileStat { file: self.handle }, Vec::new()).await?;
         Ok(marked(Status::decode(&bytes).ok_or(Errno::IO)?))
     }
 
     /// The file system that has it.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn file_system(&self) -> io::Result<FileSystem> {
         let request = Request::FileSystem { file: self.handle, path_len: 0 };
         let (_, bytes) = self.call(request, Vec::new()).await?;
@@ -193,10 +170,6 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Makes it durable.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn sync(&self, data_only: bool) -> io::Result<()> {
         let file = self.handle;
         let request = if data_only { Request::Datasync { file } } else { Request::Sync { file } };
@@ -204,30 +177,18 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Sets its length.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn truncate(&self, len: u64) -> io::Result<()> {
         let request = Request::Truncate { file: self.handle, path_len: 0, len };
         self.change(request, true).await
     }
 
     /// Changes which bytes have space.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn allocate(&self, mode: u32, at: u64, len: u64) -> io::Result<()> {
         let request = Request::Allocate { file: self.handle, mode, at, len };
         self.change(request, request.shifts()).await
     }
 
     /// Resolves a position.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
         let file = self.handle;
         let request = match to {
@@ -240,10 +201,6 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Sets attributes.
-    ///
-    /// # Errors
-    ///
-    /// The file's; `EIO`: the server is lost.
     pub async fn set(&self, what: Attributes) -> io::Result<()> {
         let (request, payload) = what.encode(self.handle, c"", true)?;
         self.call(request, payload).await.map(drop)

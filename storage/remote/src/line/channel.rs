@@ -237,6 +237,7 @@ pub(crate) fn moved(request: &Request) -> usize {
 fn summed(mut sum: u32, buffer: &Buffer) -> u32 {
     let mut copy = [0; SUMMED_LEN];
     for part in buffer.bytes().chunks(SUMMED_LEN) {
+        debug_assert!(part.len() <= SUMMED_LEN, "a part fits");
         let copy = copy.get_mut(..part.len()).unwrap_or_default();
         copy_out(copy, part);
         sum = wire::sum(sum, copy);

@@ -26,6 +26,7 @@ use std::{
 };
 
 use executor::{Class, Notify, first};
+use rustix::io::Errno;
 use storage::{Locking, verdict::value};
 use uring::{Buffer, Listener};
 use wire::{Frame, INLINE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN, TRANSFER_LEN_MAX};
@@ -316,11 +317,12 @@ impl<S: Locking> Connection<'_, S> {
             }
             let reply = |value, payload| Frame::Reply { id, value, payload };
             match (answer, read) {
-                (Ok((value, _)), Some(data)) => {
-                    let len = usize::try_from(value).unwrap_or(usize::MAX);
+                (Ok((moved, _)), Some(data)) => {
                     let data = joined(data.as_slice().to_vec());
-                    debug_assert!(len <= data.len(), "a read fills its buffer at most");
-                    outbox.push_data(reply(value, &[]), data.prefix(len));
+                    let len = usize::try_from(moved).ok().filter(|len| *len <= data.len());
+                    let len = invariant!(some len, "a read fills its buffer at most",
+                        else return outbox.push(reply(value(Err(Errno::IO)), &[])));
+                    outbox.push_data(reply(moved, &[]), data.prefix(len));
                 }
                 (Ok((value, payload)), None) => outbox.push(reply(value, &payload)),
                 (Err(error), _) => outbox.push(reply(value(Err(error)), &[])),

@@ -146,7 +146,9 @@ impl<S: Locking> Service<S> {
 
     /// Appends what is missing of `data`, of which `skip` bytes are there.
     async fn append(&self, file: &S::File, data: &[u8], size: u64, skip: u64) -> Answer {
-        let mut done = usize::try_from(skip).unwrap_or(usize::MAX);
+        let mut done = usize::try_from(skip).map_err(|_| Errno::IO)?;
+        invariant!(done <= data.len(), "no more is there than was to be appended",
+            else return Err(Errno::IO));
         let buffer = Heap::buffer(data.len());
         copy_in(buffer.bytes(), data);
         while done < data.len() {
