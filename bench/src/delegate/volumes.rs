@@ -16,7 +16,11 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{machine, places::MEMORY, process, scratch::Scratch};
+use crate::{
+    machine::{self, MEMORY},
+    process,
+    scratch::Scratch,
+};
 
 /// Sparse: it takes what is written.
 const IMAGE_LEN: u64 = 4 << 30;

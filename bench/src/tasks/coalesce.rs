@@ -18,7 +18,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::{Effort, Place, Places, compare};
-use crate::{child::Part, process::succeed, report::Report};
+use crate::{child::words, process::succeed, report::Report};
 
 /// Numbers of files; beyond the second only what [`Effort`] allows.
 const COUNTS: [u32; 2] = [1024, 16_384];
@@ -62,7 +62,7 @@ pub(crate) fn make(args: &Args) -> anyhow::Result<()> {
     }
     let begin = Instant::now();
     let start = |rank: u32| {
-        let words = Part::MakeFiles(Args { rank: Some(rank), ..args.clone() }).words()?;
+        let words = words("make-files", &Args { rank: Some(rank), ..args.clone() })?;
         Command::new(env::current_exe()?).args(words).spawn()
     };
     let ranks = (0..RANKS).map(start).collect::<Result<Vec<_>, _>>()?;
@@ -127,7 +127,7 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
                 both(place, |folder, command| {
                     let run = |verb| {
                         let args = Args { files, folder: folder.to_owned(), verb, rank: None };
-                        timed(command()?.args(Part::MakeFiles(args).words()?))
+                        timed(command()?.args(words("make-files", &args)?))
                     };
                     let (whole, made) = run(Verb::Make)?;
                     Ok([whole, made, run(Verb::Read)?.1, run(Verb::Stat)?.1])
