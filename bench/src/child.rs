@@ -3,69 +3,33 @@
 use std::{
     env,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    path::PathBuf,
     process::{ChildStdin, ChildStdout, Command, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context as _, bail};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
 
 use crate::{
-    file, here, idle,
     kakehi::Environment,
     process::{Process, is_ready},
-    rpc, tasks, worker,
 };
 
 /// The slowest that is waited for, bytes a second, after a while that starting may take.
 const RATE_MIN: u64 = 8 << 20;
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// A process's part of a bench.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) enum Part {
-    Worker { core: Option<usize> },
-    Storm { socket: PathBuf, file: PathBuf, rule: String },
-    Play(here::play::Args),
-    MakeFiles(tasks::coalesce::Args),
-    FileSide(file::side::Args),
-    RpcServer(rpc::side::Server),
-    RpcClient(rpc::side::Client),
+/// The words by which this program is started to play a part, by its name among all parts.
+pub(crate) fn words(part: &str, args: &impl Serialize) -> io::Result<[String; 2]> {
+    Ok(["part".to_owned(), json!({ part: serde_json::to_value(args)? }).to_string()])
 }
 
-/// Plays a part, for kakehi-bench itself.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[arg(value_parser = |text: &str| serde_json::from_str::<Part>(text))]
-    part: Part,
-}
-
-/// Plays the part of this process.
-pub(crate) fn play(args: &Args) -> anyhow::Result<()> {
-    match &args.part {
-        Part::Worker { core } => worker::work(*core),
-        Part::Storm { socket, file, rule } => idle::storm::storm(socket, file, rule),
-        Part::Play(args) => here::play::play(args),
-        Part::MakeFiles(args) => tasks::coalesce::make(args),
-        Part::FileSide(args) => file::side::work(args),
-        Part::RpcServer(server) => rpc::side::serve(server),
-        Part::RpcClient(client) => rpc::side::send(client),
-    }
-}
-
-impl Part {
-    /// The words by which this program is started to play it.
-    pub(crate) fn words(&self) -> io::Result<[String; 2]> {
-        Ok(["part".to_owned(), serde_json::to_string(self)?])
-    }
-
-    /// This program, to play it in an empty environment.
-    pub(crate) fn command(&self) -> io::Result<Command> {
-        let mut command = Command::new(env::current_exe()?);
-        command.env_clear().args(self.words()?);
-        Ok(command)
-    }
+/// This program, to play a part in an empty environment.
+pub(crate) fn command(part: &str, args: &impl Serialize) -> io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.env_clear().args(words(part, args)?);
+    Ok(command)
 }
 
 /// A process that plays a part. It ends when this is dropped: its standard input ends first.
@@ -77,8 +41,12 @@ pub(crate) struct Child {
 
 impl Child {
     /// Starts a process with nothing but `environment`.
-    pub(crate) fn start(part: &Part, environment: &Environment) -> anyhow::Result<Self> {
-        let mut command = part.command()?;
+    pub(crate) fn start(
+        part: &str,
+        args: &impl Serialize,
+        environment: &Environment,
+    ) -> anyhow::Result<Self> {
+        let mut command = command(part, args)?;
         command.envs(environment).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let (orders, answers) = (child.stdin.take(), child.stdout.take());

@@ -7,8 +7,8 @@
 //! has another. Every other round is run with the cores the other way round, by processes of its
 //! own.
 //!
-//! Under `delegate` the daemon spins, as the dedicated core of the 2012 paper did. Written files are
-//! new: truncating one and writing it again makes ext4 write it back at close.
+//! Under `delegate` the daemon spins, as the dedicated core of the 2012 paper did. Written files
+//! are new: truncating one and writing it again makes ext4 write it back at close.
 
 mod cells;
 mod parts;

@@ -1,7 +1,7 @@
 //! `kakehi-bench idle`: the idle policies against each other.
 //!
-//! Two experiments. The first is that of the poll-idle paper, on a grid of job counts and depths. In
-//! the second, threads compute on every core, and the daemon is away, idle, or loaded.
+//! Two experiments. The first is that of the poll-idle paper, on a grid of job counts and depths.
+//! In the second, threads compute on every core, and the daemon is away, idle, or loaded.
 //!
 //! For a target elsewhere the jobs' daemon has a server, a second daemon under the same policy that
 //! has the RAM disk.

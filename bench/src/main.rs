@@ -19,6 +19,7 @@ mod kernel_workers;
 mod machine;
 mod meter;
 mod options;
+mod part;
 mod places;
 #[path = "../../cli/src/plain.rs"]
 mod plain;
@@ -62,7 +63,7 @@ enum Bench {
     Here(here::Args),
     All(all::Args),
     #[command(hide = true)]
-    Part(child::Args),
+    Part(part::Args),
 }
 
 const FAILURE: u8 = 1;
@@ -108,7 +109,7 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::Tasks(args) => tasks::tasks(args),
         Bench::Here(args) => here::here(args),
         Bench::All(args) => all::all(args),
-        Bench::Part(args) => child::play(args),
+        Bench::Part(args) => part::play(args),
     }
 }
 

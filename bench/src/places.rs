@@ -11,9 +11,6 @@ use rustix::fs::syncfs;
 
 use crate::{machine, scratch::Scratch};
 
-/// Where Linux keeps a tmpfs for everybody.
-pub(crate) const MEMORY: &str = "/dev/shm";
-
 /// The folder the user named and one on a tmpfs; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -33,7 +30,7 @@ impl Places {
     /// Creates both folders, the one in memory unless the other is there too.
     pub(crate) fn create(dir: &Path) -> anyhow::Result<Self> {
         let disk = Place::create(dir)?;
-        let memory = Place::create(Path::new(MEMORY)).map_err(|why| format!("{why:#}"));
+        let memory = Place::create(Path::new(machine::MEMORY)).map_err(|why| format!("{why:#}"));
         let memory = memory.and_then(|memory| {
             // Two rows of one name would not say which is which.
             if memory.name == disk.name {

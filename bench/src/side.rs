@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::{
-    child::{Child, Part},
+    child::Child,
     job::{Job, Sample},
     kakehi::Environment,
+    worker::Args,
 };
 
 /// Longest answer to one job. A worker that takes longer is given up.
@@ -17,7 +18,7 @@ pub(crate) struct Side(Result<Child, String>);
 impl Side {
     /// Starts a worker with nothing but `environment`, on `core` if one is named.
     pub(crate) fn start(environment: anyhow::Result<Environment>, core: Option<usize>) -> Self {
-        let worker = environment.and_then(|all| Child::start(&Part::Worker { core }, &all));
+        let worker = environment.and_then(|all| Child::start("worker", &Args { core }, &all));
         Self(worker.map_err(|why| format!("{why:#}")))
     }
 

@@ -19,7 +19,7 @@ use crate::{
     options::{Common, Deadline, Only},
     places::{Place, Places},
     report::Report,
-    rounds::{Rounds, spread},
+    rounds::{Rounds, map, spread},
     spread::Spread,
 };
 
@@ -136,25 +136,30 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     report.publish(&args.common)
 }
 
-/// Measures one case: plain files by one multifile, unless it is not wanted.
-fn compare(
+/// Measures cases that come from the same rounds, each of plain files by one multifile, unless none
+/// is wanted.
+fn compare<const N: usize>(
     report: &mut Report,
     effort: &Effort,
-    case: &str,
+    cases: &[String; N],
     place: Result<&Place, String>,
     rounds: usize,
-    round: impl Fn(&Place) -> anyhow::Result<(Duration, Duration)>,
+    round: impl Fn(&Place) -> anyhow::Result<[[Duration; N]; 2]>,
 ) {
-    let sides = ["files", "multifile"].map(|side| format!("{case}/{side}"));
-    if !effort.wants(sides.iter().map(String::as_str).chain([case])) {
+    let sides = |case: &str| ["", "/files", "/multifile"].map(|side| format!("{case}{side}"));
+    let is_wanted = |case: &String| effort.wants(sides(case));
+    if !cases.iter().any(is_wanted) {
         return;
     }
-    let [of_files, of_multifile] = sides;
     let times = place.and_then(|place| effort.alternate(rounds, |_| round(place)));
-    let [files, multifile, ratio] = spreads(&times);
-    report.row(of_files, "ms", files);
-    report.row(of_multifile, "ms", multifile);
-    report.ratio(case, ratio);
+    for (index, case) in cases.iter().enumerate().filter(|(_, case)| is_wanted(case)) {
+        let of = |side: &[Duration; N]| side.get(index).copied().unwrap_or_default();
+        let times = map(&times, |[plain, ours]| (of(plain), of(ours)));
+        let [files, multifile, ratio] = spreads(&times);
+        report.row(format!("{case}/files"), "ms", files);
+        report.row(format!("{case}/multifile"), "ms", multifile);
+        report.ratio(case, ratio);
+    }
 }
 
 /// Spreads of pairs of times: the sides in milliseconds, and the first divided by the second.

@@ -18,6 +18,7 @@ use rustix::{
     thread::{CpuSet, sched_setaffinity},
     time::{ClockId, clock_gettime},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     child::serve,
@@ -29,9 +30,16 @@ const PAGE: usize = 4096;
 const PLACES: usize = 64;
 const SEED: u64 = 0x6b61_6b65_6869;
 
-/// Does the jobs on standard input until it ends, on this core if one is named.
-pub(crate) fn work(core: Option<usize>) -> anyhow::Result<()> {
-    pin(core)?;
+/// Where a worker runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Args {
+    /// The core to stay on.
+    pub(crate) core: Option<usize>,
+}
+
+/// Does the jobs on standard input until it ends.
+pub(crate) fn work(args: &Args) -> anyhow::Result<()> {
+    pin(args.core)?;
     let mut worker = Worker { buffer: Vec::new() };
     serve(|job| worker.run(job))
 }

@@ -8,7 +8,7 @@ use std::{
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use rustix::{
@@ -16,7 +16,11 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{machine, places::MEMORY, process, scratch::Scratch};
+use crate::{
+    machine::{self, MEMORY},
+    process,
+    scratch::Scratch,
+};
 
 /// Sparse: it takes what is written.
 const IMAGE_LEN: u64 = 4 << 30;
@@ -93,7 +97,7 @@ fn live_apart() -> Result<(), String> {
 
 /// Runs a command to its end.
 pub(super) fn succeed(command: &mut Command) -> Result<(), String> {
-    process::succeed(command).map(drop).map_err(|why| format!("{why:#}"))
+    process::succeed(command.stdout(Stdio::null())).map(drop).map_err(|why| format!("{why:#}"))
 }
 
 #[expect(clippy::print_stderr, reason = "a table does not say what its numbers are not worth")]

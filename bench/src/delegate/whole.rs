@@ -156,7 +156,7 @@ pub(super) struct Tools {
 
 impl Tools {
     pub(super) fn make() -> Result<Self, String> {
-        let scratch = Scratch::create_in(Path::new(crate::places::MEMORY));
+        let scratch = Scratch::create_in(Path::new(crate::machine::MEMORY));
         let scratch = scratch.map_err(|why| why.to_string())?;
         let daemon = Daemon::start(IDLE, None).map_err(|why| format!("{why:#}"))?;
         let environment = daemon.environment(None).map_err(|why| format!("{why:#}"))?;

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use uring::{Choice, Engines, Events, File, Pool, SystemClock};
 
 use crate::{
-    child::{Child, Part, patience, say},
+    child::{Child, command, patience, say},
     kakehi::Environment,
     meter::{Meter, Sample},
     values::values,
@@ -68,14 +68,14 @@ impl Args {
     /// Has another process do it.
     pub(crate) fn run(&self) -> Result<Sample, String> {
         let patience = patience(self.count * self.size as u64);
-        let child = Child::start(&Part::FileSide(self.clone()), &Environment::new());
+        let child = Child::start("file-side", self, &Environment::new());
         child.and_then(|mut child| child.hear(patience)).map_err(|why| format!("{why:#}"))
     }
 
     /// The process that does it without end, from the middle of the file on: beside another that
     /// began at its start, neither goes where the other has just been.
     pub(crate) fn endless(&self) -> io::Result<Command> {
-        Part::FileSide(Self { count: u64::MAX, halfway: true, ..self.clone() }).command()
+        command("file-side", &Self { count: u64::MAX, halfway: true, ..self.clone() })
     }
 }
 

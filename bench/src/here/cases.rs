@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use rustix::fs::{Advice, fadvise};
 
 use super::play::{self, CHECKPOINT, FILE, LINE, MIB, PIECE, Verb};
-use crate::{child::Part, kakehi::Environment, places::Place, process::succeed};
+use crate::{child, kakehi::Environment, places::Place, process::succeed};
 
 /// One case.
 pub(crate) struct Case {
@@ -140,7 +140,8 @@ impl Field {
     }
 
     fn words(&self, case: &Case, count: u64, computation: Duration) -> io::Result<[String; 2]> {
-        Part::Play(play::Args { verb: case.verb, count, folder: self.to(), computation }).words()
+        let args = play::Args { verb: case.verb, count, folder: self.to(), computation };
+        child::words("play", &args)
     }
 
     fn prepare(&self, case: &Case, count: u64) -> anyhow::Result<()> {

@@ -12,13 +12,9 @@ use super::{
     Target,
     daemons::Daemons,
     histogram::Histogram,
-    storm::{FILE_LEN, Order},
+    storm::{Args, FILE_LEN, Order},
 };
-use crate::{
-    child::{Child, Part},
-    kakehi::Environment,
-    scratch::Scratch,
-};
+use crate::{child::Child, kakehi::Environment, scratch::Scratch};
 
 /// Longest wait for an answer beyond the time the job was given.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -83,8 +79,8 @@ impl Fleet {
         for index in 0..job_count {
             let (socket, file) = (fleet.daemons.socket(), fleet.daemons.file(index));
             let rule = fleet.daemons.rule().to_owned();
-            let part = Part::Storm { socket, file, rule };
-            let mut job = Child::start(&part, &Environment::new())?;
+            let args = Args { socket, file, rule };
+            let mut job = Child::start("storm", &args, &Environment::new())?;
             // One after the other: which executor serves a client depends on who came before.
             order(&mut job, 1, Duration::from_millis(1))?;
             answer(&mut job, Duration::from_millis(1))?;

@@ -7,7 +7,7 @@ use std::{
     ffi::CString,
     io,
     os::{fd::RawFd, unix::ffi::OsStrExt as _},
-    path::Path,
+    path::PathBuf,
     process,
     sync::atomic::AtomicU8,
     time::{Duration, Instant},
@@ -36,10 +36,20 @@ pub(super) struct Order {
     pub(super) time: Duration,
 }
 
-/// Does the orders on standard input until it ends: writes the file, by the daemon whose socket is
-/// in a folder, under a rule GLOB=POLICY.
-pub(crate) fn storm(socket: &Path, file: &Path, rule: &str) -> anyhow::Result<()> {
-    let fd = open(socket, file, rule)?;
+/// One job.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Args {
+    /// Folder of the daemon's socket.
+    pub(super) socket: PathBuf,
+    /// The file to write; as long as it is to be.
+    pub(super) file: PathBuf,
+    /// Rule of the file: GLOB=POLICY.
+    pub(super) rule: String,
+}
+
+/// Does the orders on standard input until it ends.
+pub(crate) fn storm(args: &Args) -> anyhow::Result<()> {
+    let fd = open(args)?;
     let mut random = fastrand::Rng::with_seed(u64::from(process::id()));
     serve(|order| run(fd, order, &mut random))
 }
@@ -47,7 +57,8 @@ pub(crate) fn storm(socket: &Path, file: &Path, rule: &str) -> anyhow::Result<()
 static CLIENT: Client = Client::new(&Files);
 
 /// Connects, and has the daemon open the file.
-fn open(socket: &Path, file: &Path, rule: &str) -> anyhow::Result<RawFd> {
+fn open(args: &Args) -> anyhow::Result<RawFd> {
+    let Args { socket, file, rule } = args;
     let mut config = Config::new();
     config.set(Setting::Socket, socket.as_os_str().as_bytes()).context("the folder")?;
     config.set(Setting::Rules, rule.as_bytes()).context("the rule")?;

@@ -8,7 +8,7 @@ use super::{
     side::{Client, Program, Server},
 };
 use crate::{
-    child::{self, Child, patience},
+    child::{Child, patience},
     kakehi::Environment,
     machine::Cores,
     meter::Sample,
@@ -30,8 +30,8 @@ pub(crate) fn run(
 fn serve(server: Server, core: Option<usize>) -> anyhow::Result<Sample> {
     let (run, none) = (server.run.clone(), Environment::new());
     let patience = patience(run.count * run.size as u64);
-    let mut server = Child::start(&child::Part::RpcServer(server), &none)?;
+    let mut server = Child::start("rpc-server", &server, &none)?;
     let client = Client { address: server.hear(patience)?, run, core };
-    let mut client = Child::start(&child::Part::RpcClient(client), &none)?;
+    let mut client = Child::start("rpc-client", &client, &none)?;
     server.hear(patience).inspect_err(|_| client.kill())
 }

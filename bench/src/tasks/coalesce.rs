@@ -17,8 +17,8 @@ use anyhow::{Context as _, ensure};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::{Effort, Place, Places, spreads};
-use crate::{child::Part, process::succeed, report::Report, rounds::map};
+use super::{Effort, Place, Places, compare};
+use crate::{child::words, process::succeed, report::Report};
 
 /// Numbers of files; beyond the second only what [`Effort`] allows.
 const COUNTS: [u32; 2] = [1024, 16_384];
@@ -62,7 +62,7 @@ pub(crate) fn make(args: &Args) -> anyhow::Result<()> {
     }
     let begin = Instant::now();
     let start = |rank: u32| {
-        let words = Part::MakeFiles(Args { rank: Some(rank), ..args.clone() }).words()?;
+        let words = words("make-files", &Args { rank: Some(rank), ..args.clone() })?;
         Command::new(env::current_exe()?).args(words).spawn()
     };
     let ranks = (0..RANKS).map(start).collect::<Result<Vec<_>, _>>()?;
@@ -119,6 +119,7 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
     let others = OTHERS
         .into_iter()
         .map(|(size, len, count)| (format!("{count}x{size}"), Files { count, len }));
+    let rounds = effort.rounds_or(ROUNDS.min(effort.rounds));
     for (case, files) in of_counts.chain(others) {
         for (name, place) in places.all() {
             let case = format!("coalesce/{case}/{name}");
@@ -126,44 +127,15 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
                 both(place, |folder, command| {
                     let run = |verb| {
                         let args = Args { files, folder: folder.to_owned(), verb, rank: None };
-                        timed(command()?.args(Part::MakeFiles(args).words()?))
+                        timed(command()?.args(words("make-files", &args)?))
                     };
                     let (whole, made) = run(Verb::Make)?;
                     Ok([whole, made, run(Verb::Read)?.1, run(Verb::Stat)?.1])
                 })
             };
-            compare(report, effort, &case, &ROUND, place, round);
+            let cases = ROUND.map(|suffix| format!("{case}{suffix}"));
+            compare(report, effort, &cases, place, rounds, round);
         }
-    }
-}
-
-/// Measures cases that come from the same rounds, each with both sides, unless none is wanted.
-fn compare<const N: usize>(
-    report: &mut Report,
-    effort: &Effort,
-    case: &str,
-    suffixes: &[&str; N],
-    place: Result<&Place, String>,
-    round: impl Fn(&Place) -> anyhow::Result<[[Duration; N]; 2]>,
-) {
-    let name = |suffix: &str| format!("{case}{suffix}");
-    let is_wanted = |suffix: &&&str| {
-        let sides = ["", "/files", "/multifile"].map(|side| format!("{}{side}", name(suffix)));
-        effort.wants(sides)
-    };
-    if !suffixes.iter().any(|suffix| is_wanted(&suffix)) {
-        return;
-    }
-    let rounds = effort.rounds_or(ROUNDS.min(effort.rounds));
-    let times = place.and_then(|place| effort.alternate(rounds, |_| round(place)));
-    for (index, suffix) in suffixes.iter().enumerate().filter(|(_, suffix)| is_wanted(suffix)) {
-        let case = name(suffix);
-        let of = |side: &[Duration; N]| side.get(index).copied().unwrap_or_default();
-        let times = map(&times, |[plain, ours]| (of(plain), of(ours)));
-        let [files, multifile, ratio] = spreads(&times);
-        report.row(format!("{case}/files"), "ms", files);
-        report.row(format!("{case}/multifile"), "ms", multifile);
-        report.ratio(case, ratio);
     }
 }
 

@@ -36,12 +36,12 @@ fn measure(report: &mut Report, places: &Places, effort: &Effort, count: u32) {
     let usual = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
     let rounds = effort.rounds_or(usual);
     for (name, place) in places.all() {
-        let case = format!("create/{count}/{name}");
+        let case = [format!("create/{count}/{name}")];
         compare(report, effort, &case, place, rounds, |place| round(place, count));
     }
 }
 
-fn round(place: &Place, count: u32) -> anyhow::Result<(Duration, Duration)> {
+fn round(place: &Place, count: u32) -> anyhow::Result<[[Duration; 1]; 2]> {
     let folder = place.path("files");
     let names: Vec<_> = (0..count).map(|task| folder.join(format!("task.{task:05}"))).collect();
     fs::create_dir(&folder)?;
@@ -59,7 +59,7 @@ fn round(place: &Place, count: u32) -> anyhow::Result<(Duration, Duration)> {
     create(&path, &tasks)?;
     let multifile = start.elapsed();
     place.clear()?;
-    Ok((files, multifile))
+    Ok([[files], [multifile]])
 }
 
 /// So many tasks that ask for little.

@@ -28,7 +28,7 @@ fn part(part: &Value) -> Command {
 
 /// Gives a worker these jobs, and returns its answers.
 fn worker(jobs: &str) -> Output {
-    let mut command = part(&json!({"Worker": {"core": null}}));
+    let mut command = part(&json!({"worker": {"core": null}}));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("starts");
     child.stdin.take().expect("a pipe").write_all(jobs.as_bytes()).expect("reads");

@@ -34,7 +34,7 @@ fn server(
     let server = json!({"program": program, "part": part, "path": path, "run": run, "core": null});
     let mut command = Command::new("timeout");
     command.args(["300", env!("CARGO_BIN_EXE_kakehi-bench"), "part"]);
-    command.arg(json!({"RpcServer": server}).to_string());
+    command.arg(json!({"rpc-server": server}).to_string());
     let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut address = String::new();
@@ -44,7 +44,7 @@ fn server(
 
 fn client(address: &str, run: &Value) -> Output {
     let client = json!({"address": address, "run": run, "core": null});
-    part(&json!({"RpcClient": client})).output().expect("starts")
+    part(&json!({"rpc-client": client})).output().expect("starts")
 }
 
 fn is_sample(line: &str) -> bool {
@@ -139,7 +139,7 @@ fn a_file_is_read_and_written_by_every_engine() {
                 "engine": engine, "size": SIZE, "span": 16 * SIZE, "count": 40, "depth": 4,
                 "path": path, "write": write, "random": random, "halfway": false, "core": null,
             });
-            let output = part(&json!({"FileSide": side})).output().expect("starts");
+            let output = part(&json!({"file-side": side})).output().expect("starts");
             assert!(output.status.success(), "{}", text(&output.stderr));
             assert!(is_sample(&text(&output.stdout)), "{}", text(&output.stdout));
         }
