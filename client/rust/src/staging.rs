@@ -54,7 +54,7 @@ pub(crate) const LOG_MIN: u64 = 64 << 10;
 /// A log that the daemon drains never takes more than this part of what is free of the arena.
 pub(crate) const LOG_SHARE: u64 = 4;
 /// One that large writes are staged in never takes more than this part.
-const LARGE_SHARE: u64 = 2;
+pub(crate) const LARGE_SHARE: u64 = 2;
 /// One that its client drains takes no more than this: every file that has a slot finds room.
 const OWN_SHARE: u64 = 64;
 const _: () = assert!(OWN_LEN.is_power_of_two() && DAEMONS_LEN.is_power_of_two());
