@@ -118,8 +118,16 @@ impl Daemon {
 
     /// Variables that make a program delegated, with this rule if there is one.
     pub(crate) fn environment(&self, rule: Option<&str>) -> anyhow::Result<Environment> {
+        self.environment_with(rule.map(|rule| ("--rule", OsStr::new(rule))).as_slice())
+    }
+
+    /// As [`environment`](Self::environment), with these flags: of a mapped folder those that the
+    /// daemon was started with, or the program takes it for a local one and reaches it by the view.
+    pub(crate) fn environment_with(&self, flags: &[(&str, &OsStr)]) -> anyhow::Result<Environment> {
         let mut command = self.command(&["env", "--json"]);
-        command.args(rule.map(|rule| ["--rule", rule]).into_iter().flatten());
+        for (flag, value) in flags {
+            command.arg(flag).arg(value);
+        }
         Ok(serde_json::from_slice(&output(command)?)?)
     }
 

@@ -1,11 +1,11 @@
 //! Writing staged bytes to their file, one bounded unit at a time.
 //!
-//! A unit is what one look at a log finds, at most [`UNIT_LEN`] bytes. What one call has appended,
-//! if that is no more, is written by one call: others may append to the file, too. Whoever waits
-//! for bytes drains them itself, in its own latency task ([`drain_to`]); all else is drained by
-//! throughput tasks that take files from a queue, fair by bytes between sessions; each device has
-//! its own ([`Lines`](crate::lines::Lines)). Both hold the file's turn for the time of a unit, so a
-//! waiter waits for at most the one under way.
+//! A unit is what one look at a log finds, at most [`Log::unit_len`](crate::file::Log::unit_len)
+//! bytes. What one call has appended, if that is no more, is written by one call: others may append
+//! to the file, too. Whoever waits for bytes drains them itself, in its own latency task
+//! ([`drain_to`]); all else is drained by throughput tasks that take files from a queue, fair by
+//! bytes between sessions; each device has its own ([`Lines`](crate::lines::Lines)). Both hold the
+//! file's turn for the time of a unit, so a waiter waits for at most the one under way.
 //!
 //! # Errors and order
 //!
@@ -31,7 +31,6 @@ use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 use crate::{
     core::{Core, Departure},
     file::{ArenaRange, OpenFile, Turn},
-    lines::UNIT_LEN,
     session::Session,
     session_storage::SessionStorage,
     statistics::TracedWork,
@@ -176,7 +175,7 @@ async fn unit<S: SessionStorage>(
     debug_assert!(log.file().is_being_drained(), "the caller has the turn");
     let mut traced = core.node.trace.as_ref().map(|trace| (trace, Open::new()));
     let mut runs = [Run::default(); BUFFER_COUNT_MAX];
-    let count = match log.runs(UNIT_LEN, &mut runs) {
+    let count = match log.runs(log.file().log().unit_len(), &mut runs) {
         Ok(count) => count,
         Err(corrupt) => {
             log.file().break_log();

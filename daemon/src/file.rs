@@ -21,6 +21,7 @@ use uring::Buffer;
 use wire::FileFlags;
 
 use self::{pace::Pace, window::Window};
+use crate::lines::UNIT_LEN;
 
 /// Where a file's log lies in the arena, bytes; no log when the length is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,12 @@ impl Log {
         position & (self.len - 1)
     }
 
+    /// Most bytes that are drained at a time: of a long log, whose file system is slow, so many
+    /// that to wake a thread for them costs little.
+    pub(crate) fn unit_len(self) -> u64 {
+        (self.len / UNITS_OF_LOG).clamp(UNIT_LEN, UNIT_LEN_MAX)
+    }
+
     pub(crate) fn overlaps(self, other: Self) -> bool {
         // Both were checked to lie in the arena.
         self.len != 0
@@ -49,6 +56,10 @@ impl Log {
             && other.at < self.at + self.len
     }
 }
+
+/// A long log is drained by this part of it, and no more than so many bytes.
+const UNITS_OF_LOG: u64 = 16;
+const UNIT_LEN_MAX: u64 = 4 << 20;
 
 /// A stretch of the arena, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,5 +315,16 @@ impl<S: Storage> Drop for Use<S> {
         if left == 0 {
             self.owner.progress.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_log_is_drained_by_longer_units() {
+        let unit = |mib: u64| Log { at: 0, len: mib << 20 }.unit_len();
+        assert_eq!([1, 4, 16, 64, 1024].map(unit), [256, 256, 1024, 4096, 4096].map(|k| k << 10));
     }
 }

@@ -52,7 +52,7 @@ const PIECE: usize = 1 << 20;
 /// A server of a folder, and the daemon of a job whose mapped folder it is.
 struct Pair {
     /// Ends first, or it would miss its server.
-    _job: Daemon,
+    job: Daemon,
     server: Daemon,
     environment: Environment,
     scratch: Scratch,
@@ -149,9 +149,10 @@ impl Pair {
             Daemon::start_with(IDLE, None, &[], flags).map_err(|why| format!("{why:#}"))
         };
         let server = start(&[("--listen", url), ("--root", root.as_os_str()), ("--key", key)])?;
-        let job = start(&[("--remote", url), ("--key", key), ("--map", OsStr::new(&map))])?;
-        let environment = job.environment(None).map_err(|why| format!("{why:#}"))?;
-        Ok(Self { _job: job, server, environment, scratch })
+        let mapped = [("--remote", url), ("--key", key), ("--map", OsStr::new(&map))];
+        let job = start(&mapped)?;
+        let environment = job.environment_with(&mapped).map_err(|why| format!("{why:#}"))?;
+        Ok(Self { job, server, environment, scratch })
     }
 
     /// Every side in turn, after one round that is not counted.
@@ -176,9 +177,14 @@ impl Pair {
 
     fn stream(&self, tools: &Tools, load: Load) -> Result<Sample, String> {
         let cpu = || self.server.cpu_time().map_err(|why| format!("{why:#}"));
-        let (file, before) = (self.scratch.path().join("to/file"), cpu()?);
+        let delegated = || self.job.bytes_delegated().map_err(|why| format!("{why:#}"));
+        let (file, before) = (self.scratch.path().join("to/file"), (cpu()?, delegated()?));
         let written = write(tools, load, &file, &self.environment)?;
-        let servers = cpu()?.saturating_sub(before);
+        let servers = cpu()?.saturating_sub(before.0);
+        let (moved, all) = (delegated()?.saturating_sub(before.1), load.bytes * CLIENTS);
+        if moved < all {
+            return Err(format!("{moved} of {all} bytes went through the library"));
+        }
         Ok(Sample { cpu: servers.as_secs_f64() / load.megabytes(), ..written })
     }
 }

@@ -14,6 +14,8 @@ const BLOCKS: u64 = BLOCKS_MAX as u64;
 const WORD: u64 = 64;
 /// The program has at most this part of the arena.
 const LENT_SHARE: u64 = 2;
+/// Shares are rounded down as if this part more were free.
+const SLACK: u64 = 16;
 
 /// The free parts of an arena.
 #[derive(Debug)]
@@ -40,13 +42,13 @@ impl Arena {
         self.blocks = blocks_of(len);
     }
 
-    /// The `part`th part of what is free, as a power of two, and at least a block: who takes no
-    /// more at a time leaves something for many others.
+    /// About the `part`th part of what is free, as a power of two, and at least a block: who takes
+    /// no more at a time leaves something for many others. A few blocks in use halve nothing.
     pub(crate) fn share(&self, part: u64) -> u64 {
         debug_assert!(part > 0, "a share is a part of what is free");
         let used: u32 = self.used.iter().map(|word| word.count_ones()).sum();
         let free = self.blocks.saturating_sub(u64::from(used));
-        BLOCK << (free / part).checked_ilog2().unwrap_or(0)
+        BLOCK << ((free + free / SLACK) / part).checked_ilog2().unwrap_or(0)
     }
 
     /// Takes `len` bytes, a power of two of at least 64 KiB; returns where they start.
@@ -169,6 +171,17 @@ mod tests {
         let taken = shares.count();
         assert!(taken > 12, "{taken}");
         assert_eq!(arena.share(4), BLOCK, "a block, though there is none");
+    }
+
+    #[test]
+    fn half_of_an_arena_is_found_beside_a_few_blocks() {
+        for len in [4 << 20, 32 << 20, 512 << 20] {
+            let mut arena = Arena::new(len);
+            arena.take(BLOCK).expect("a block");
+            assert_eq!(arena.share(2), len / 2);
+            assert_eq!(arena.take(len / 2), Some(len / 2));
+            assert!(arena.share(2) <= len / 4, "{}", arena.share(2));
+        }
     }
 
     #[test]

@@ -5,12 +5,20 @@
 
 use core::time::Duration;
 
-use crate::{client::Client, clock::nanoseconds, locked::Locked};
+use crate::{
+    client::Client, clock::nanoseconds, locked::Locked, staging::LARGE_SHARE, writes::Writes,
+};
 
 /// A KiB that takes longer makes a file system slow, ns: less than 128 MB/s. To copy it to fresh
 /// memory and to drain it takes up to 5 us where every core is busy; a file system on the same
 /// node, which uses these cores itself, gained nothing at 3 us.
 const SLOW_KIB_NS: u64 = 8_000;
+/// The same with memory for a whole burst: the program goes on long before that is drained.
+const SLOW_KIB_OF_BURST_NS: u64 = 3_000;
+/// A KiB that takes less ends staging even where there is room, ns.
+const FAST_KIB_NS: u64 = 1_000;
+/// A log from this length on holds a burst.
+const BURST_LEN: u64 = 64 << 20;
 
 impl Client {
     /// Tells everybody of the job what a write took.
@@ -22,39 +30,74 @@ impl Client {
         }
     }
 
-    /// True if bytes take longer to the file system of `device` than a copy.
-    fn is_slow(&'static self, device: u64) -> bool {
-        let cost = self.job().and_then(|job| job.shared().costs.of(device));
-        cost.and_then(|cost| cost.kib_ns).is_some_and(|ns| ns > SLOW_KIB_NS)
+    /// What a KiB takes to the file system of `device`, ns.
+    fn kib_ns(&'static self, device: u64) -> Option<u64> {
+        self.job().and_then(|job| job.shared().costs.of(device)?.kib_ns)
     }
 }
 
 impl Locked {
     /// True if a large write is staged all the same. What is appended by one call others see in one
     /// piece, which a log does not promise of much; a log that is too short for two such writes
-    /// would only be waited for.
+    /// would only be waited for. Once begun it goes on while there is room, as a direct write waits
+    /// for all that is staged.
     pub(crate) fn stages_large(&mut self, len: usize) -> bool {
         let is_plain = !self.access.append && !self.state.is_remote();
-        if !is_plain || self.open_elsewhere() || !self.client.is_slow(self.device) {
+        let kib_ns = self.client.kib_ns(self.device).filter(|_| is_plain).unwrap_or(0);
+        if kib_ns <= FAST_KIB_NS || self.open_elsewhere() {
             return false;
         }
-        let has_long_log = |file: &Self| {
-            file.state
-                .log()
-                .is_some_and(|log| !log.is_own() && log.producer.capacity() / 2 >= len as u64)
-        };
-        let has_room = self.client.connected().is_none_or(|connection| {
-            let room = connection.arena.lock().map_or(0, |arena| arena.share(2));
-            room / 2 >= len as u64
-        });
-        let fits = has_long_log(self) || has_room;
+        let len = len as u64;
+        if self.writes == Writes::Large && self.has_room(len) {
+            return true;
+        }
+        if kib_ns <= SLOW_KIB_OF_BURST_NS {
+            return false;
+        }
+        let log_len = self.log_len();
+        let fits = log_len / 2 >= len && is_slow(kib_ns, log_len);
         self.writes.stage_large(fits);
         fits
+    }
+
+    /// True if the log that large writes are staged in holds `len` bytes more.
+    fn has_room(&mut self, len: u64) -> bool {
+        self.state.staging().is_some_and(|(link, log)| !log.is_own() && log.has_room(link, len))
+    }
+
+    /// Length of the log that large writes are staged in, or would be.
+    fn log_len(&mut self) -> u64 {
+        let log = self.state.log().filter(|log| !log.is_own());
+        let has = log.map_or(0, |log| log.producer.capacity());
+        let may_have = self.client.connected().map_or(u64::MAX, |connection| {
+            connection.arena.lock().map_or(0, |arena| arena.share(LARGE_SHARE))
+        });
+        has.max(may_have)
     }
 
     /// Others have the file open, or will not see what is staged.
     fn open_elsewhere(&self) -> bool {
         self.client.is_exiting()
             || self.state.log().is_none() && self.client.open_count(self.device, self.inode) > 1
+    }
+}
+
+/// True if a KiB takes so long that large writes are staged in a log of `log_len` bytes.
+const fn is_slow(kib_ns: u64, log_len: u64) -> bool {
+    kib_ns > if log_len >= BURST_LEN { SLOW_KIB_OF_BURST_NS } else { SLOW_KIB_NS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_for_a_burst_is_used_where_the_file_system_is_less_slow() {
+        for (kib_ns, short, long) in
+            [(2_000, false, false), (4_000, false, true), (9_000, true, true)]
+        {
+            let found = [16 << 20, BURST_LEN].map(|len| is_slow(kib_ns, len));
+            assert_eq!(found, [short, long], "{kib_ns}");
+        }
     }
 }

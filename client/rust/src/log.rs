@@ -7,6 +7,8 @@ use shm::{
     staging::{FileSlot, Producer},
 };
 
+use crate::slot::Link;
+
 /// The side that drains a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drains {
@@ -64,6 +66,12 @@ impl Log {
     /// True if the client drains it when it is full.
     pub(crate) fn is_own(&self) -> bool {
         self.drains == Drains::Here
+    }
+
+    /// True if `len` bytes find room.
+    pub(crate) fn has_room(&mut self, link: Link, len: u64) -> bool {
+        let fits = |waiting, log: &Self| log.producer.capacity().saturating_sub(waiting) >= len;
+        fits(self.producer.waiting(), self) || fits(self.producer.refresh(link.shared), self)
     }
 
     /// True if a longer write of `len` bytes costs less, at `direct`, than to copy and to drain it,

@@ -12,7 +12,7 @@
 
 use core::{ops::Range, ptr, sync::atomic::AtomicU8};
 
-use crate::{client::Client, connection::Connection};
+use crate::{arena::BLOCK, client::Client, connection::Connection};
 
 impl Client {
     /// At least `len` bytes of what is shared with the daemon, at the start of a page, with any
@@ -24,12 +24,9 @@ impl Client {
         let connection = self.connection().filter(|_| !self.is_exiting())?;
         let mut arena = connection.arena.lock().ok()?;
         let lent = arena.lend(u64::try_from(len).ok()?)?;
-        let untouched = arena.untouched(lent.start, lent.end - lent.start);
         drop(arena);
+        connection.take_memory(lent.start, lent.end - lent.start);
         let lent = within(lent)?;
-        if let Some((at, len)) = untouched {
-            connection.session.populate(usize::try_from(at).ok()?, usize::try_from(len).ok()?);
-        }
         connection.session.inherit(lent.start, lent.len(), false);
         connection.session.arena().get(lent)
     }
@@ -56,6 +53,17 @@ impl Connection {
         let arena = self.session.arena();
         let at = address.checked_sub(arena.as_ptr().addr())?;
         (at.checked_add(len)? <= arena.len()).then_some(at as u64)
+    }
+
+    /// Has memory behind the blocks of `len` bytes that start at `at`, as far as nobody has touched
+    /// them: a copy that faults page by page takes a third longer.
+    pub(crate) fn take_memory(&self, at: u64, len: u64) {
+        let (start, end) = (at / BLOCK * BLOCK, at.saturating_add(len).next_multiple_of(BLOCK));
+        let untouched =
+            self.arena.lock().ok().and_then(|mut arena| arena.untouched(start, end - start));
+        if let Some(range) = untouched.and_then(|(at, len)| within(at..at + len)) {
+            self.session.populate(range.start, range.len());
+        }
     }
 }
 

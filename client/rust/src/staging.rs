@@ -54,7 +54,7 @@ pub(crate) const LOG_MIN: u64 = 64 << 10;
 /// A log that the daemon drains never takes more than this part of what is free of the arena.
 pub(crate) const LOG_SHARE: u64 = 4;
 /// One that large writes are staged in never takes more than this part.
-const LARGE_SHARE: u64 = 2;
+pub(crate) const LARGE_SHARE: u64 = 2;
 /// One that its client drains takes no more than this: every file that has a slot finds room.
 const OWN_SHARE: u64 = 64;
 const _: () = assert!(OWN_LEN.is_power_of_two() && DAEMONS_LEN.is_power_of_two());
@@ -225,6 +225,10 @@ fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize>
     let wanted = data.len().min(COPY_MAX);
     let range = log.producer.reserve(link.shared, to, wanted as u64)?;
     let target = place(link, log, range.start, range.end - range.start)?;
+    if log.producer.capacity() > DAEMONS_LEN {
+        let at = log.at + log.producer.ring_at(range.start);
+        link.connection.take_memory(at, target.len() as u64);
+    }
     let len = log.copy(target, data);
     debug_assert!(len as u64 <= range.end - range.start, "only reserved space is written");
     log.producer.publish(link.shared, to, len as u64);
@@ -464,10 +468,8 @@ pub(crate) fn log_of(
     debug_assert!(len.is_power_of_two(), "positions wrap by a mask");
     let mut arena = connection.arena.lock().ok()?;
     let at = arena.take(len)?;
-    if let Some((from, len)) = arena.untouched(at, len.min(POPULATED_LEN)) {
-        let (from, len) = (usize::try_from(from).ok()?, usize::try_from(len).ok()?);
-        connection.session.populate(from, len);
-    }
+    drop(arena);
+    connection.take_memory(at, len.min(POPULATED_LEN));
     let looked_at = coarse_now();
     let (producer, dirty) = (Producer::new(len), (u64::MAX, 0));
     Some(Log {
