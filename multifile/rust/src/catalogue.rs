@@ -9,6 +9,7 @@
 //! Nothing here does I/O. A stream may say anything; what makes no sense is refused.
 
 mod nodes;
+mod reading;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::{
 pub use self::record::{Encoder, encode, unmake_files};
 use self::{
     nodes::Nodes,
+    reading::Unlisted,
     record::{HEAD_LEN as RECORD_HEAD_LEN, NAME_LEN, NODE_LEN, each_change, record},
 };
 
@@ -103,13 +105,6 @@ pub struct Catalogue {
 struct Named {
     node: Node,
     count: u64,
-}
-
-/// Names of files in a folder that are read and not yet in its list.
-#[derive(Debug, Default)]
-struct Unlisted {
-    folder: Option<u64>,
-    names: Vec<(Vec<u8>, u64)>,
 }
 
 /// State of what a change replaces.
@@ -257,54 +252,6 @@ impl Catalogue {
         named.insert(inode);
         self.next = self.next.max(next);
         Some(())
-    }
-
-    /// Makes a change of a stream that is read. Names of files are [listed](Self::list) later, many
-    /// at a time, and before anything else needs them.
-    fn take(&mut self, change: Change, unlisted: &mut Unlisted) -> Option<()> {
-        match change {
-            Change::Name(folder, name, inode) => {
-                if self.nodes.get(inode)?.node.is_folder() {
-                    self.list(unlisted);
-                    return self.apply(Change::Name(folder, name, inode));
-                }
-                if unlisted.folder != Some(folder) {
-                    self.list(unlisted);
-                    unlisted.folder = self.folders.contains_key(&folder).then_some(folder);
-                }
-                if unlisted.folder.is_none() || !is_name(&name) || inode == ROOT {
-                    return None;
-                }
-                self.nodes.get_mut(inode)?.count += 1;
-                unlisted.names.push((name, inode));
-                Some(())
-            }
-            Change::Node(..) => self.apply(change),
-            Change::NoName(..) | Change::Gone(_) => {
-                self.list(unlisted);
-                self.apply(change)
-            }
-        }
-    }
-
-    /// Lists names in their folder, as if one after the other.
-    fn list(&mut self, unlisted: &mut Unlisted) {
-        let Unlisted { folder: Some(folder), mut names } = mem::take(unlisted) else { return };
-        let Some(listed) = self.folders.get_mut(&folder) else { return };
-        // Equal ones stay in their order: the last one counts.
-        names.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut lost = Vec::new();
-        if listed.is_empty() {
-            let equal = names.windows(2).filter_map(|pair| match pair {
-                [(a, lost), (b, _)] if a == b => Some(*lost),
-                _ => None,
-            });
-            lost.extend(equal);
-            *listed = names.into_iter().collect();
-        } else {
-            lost.extend(names.into_iter().filter_map(|(name, inode)| listed.insert(name, inode)));
-        }
-        lost.into_iter().for_each(|was| self.unlink(folder, was));
     }
 
     /// Makes a change, and returns the one that undoes it; `None`, and nothing, if it makes no
