@@ -137,9 +137,7 @@ pub fn serve(
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
     let loss = first.executor.run_until(life.live(&watched));
     drop(serving);
-    for other in others.threads.take() {
-        other.join().ok(); // A panic there has been printed, and its sessions are lost already.
-    }
+    others.join();
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
     let summary = loss.told_in(status::summary(&hall.node, ended.iter()));
     let has_files = hall.node.session_count() > 0 || first.server.is_some() || serves;
@@ -201,6 +199,12 @@ struct Others {
 }
 
 impl Others {
+    fn join(&self) {
+        for other in self.threads.take() {
+            other.join().ok(); // A panic there has been printed, and its sessions are lost already.
+        }
+    }
+
     /// Starts executor `index`, and waits until it runs.
     fn start(&self, index: usize) -> Result<(), Error> {
         let (started, outcome) = mpsc::channel();

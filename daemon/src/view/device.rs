@@ -148,7 +148,10 @@ impl Device {
 
 impl Source for Device {
     fn poll(&mut self, budget: usize) -> usize {
-        if !std::mem::take(&mut self.was_armed) && !self.is_active() && !self.look.is_due() {
+        let heeded = self.heeded.as_ref();
+        let was_woken =
+            std::mem::take(&mut self.was_armed) && heeded.is_none_or(Heeded::may_have_ended_park);
+        if !was_woken && !self.is_active() && !self.look.is_due() {
             return 0;
         }
         self.take_all(budget)

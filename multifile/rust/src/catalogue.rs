@@ -8,6 +8,8 @@
 //!
 //! Nothing here does I/O. A stream may say anything; what makes no sense is refused.
 
+mod nodes;
+mod reading;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -18,7 +20,11 @@ use std::{
 };
 
 pub use self::record::{Encoder, encode, unmake_files};
-use self::record::{NAME_LEN, NODE_LEN, record};
+use self::{
+    nodes::Nodes,
+    reading::Unlisted,
+    record::{HEAD_LEN as RECORD_HEAD_LEN, NAME_LEN, NODE_LEN, each_change, record},
+};
 
 use crate::codec::{Fields, put_u32, put_u64, wide};
 
@@ -87,7 +93,7 @@ pub enum Change {
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     number: u64,
-    nodes: BTreeMap<u64, Named>,
+    nodes: Nodes,
     folders: BTreeMap<u64, BTreeMap<Vec<u8>, u64>>,
     /// Folders in each folder that has any.
     inner: HashMap<u64, u64>,
@@ -144,7 +150,8 @@ impl Catalogue {
     #[must_use]
     pub fn new(number: u64, root: Node) -> Self {
         let folders = BTreeMap::from([(ROOT, BTreeMap::new())]);
-        let nodes = BTreeMap::from([(ROOT, Named { node: root, count: 0 })]);
+        let mut nodes = Nodes::default();
+        nodes.insert(ROOT, Named { node: root, count: 0 });
         Self { number, nodes, folders, inner: HashMap::new(), next: ROOT + 1 }
     }
 
@@ -161,12 +168,13 @@ impl Catalogue {
             return Err(Unreadable::Damaged);
         }
         let mut catalogue = Self::new(number, Node::default());
-        while let Some((changes, len)) = stream.get(read..).and_then(record) {
-            for change in changes.ok_or(Unreadable::Damaged)? {
-                catalogue.apply(change).ok_or(Unreadable::Damaged)?;
-            }
-            read += len;
+        let mut unlisted = Unlisted::default();
+        while let Some(body) = stream.get(read..).and_then(record) {
+            let made = each_change(body, |change| catalogue.take(change, &mut unlisted));
+            made.ok_or(Unreadable::Damaged)?;
+            read += RECORD_HEAD_LEN + body.len();
         }
+        catalogue.list(&mut unlisted);
         Ok((catalogue, read))
     }
 
@@ -190,7 +198,7 @@ impl Catalogue {
         }
         // Who had the last number may be gone, and nobody is to have it again.
         let last = self.next - 1;
-        if !self.nodes.contains_key(&last) {
+        if !self.nodes.contains(last) {
             let node = Node { mode: FILE, ..Node::default() };
             bytes.extend(encode(&[Change::Node(last, node), Change::Gone(last)]));
         }
@@ -200,9 +208,9 @@ impl Catalogue {
     /// Length of [`records`](Self::records), bytes.
     #[must_use]
     pub fn records_len(&self) -> u64 {
-        let nodes = self.nodes.values().map(|known| NODE_LEN + known.node.text.len());
+        let nodes = self.nodes.iter().map(|(_, known)| NODE_LEN + known.node.text.len());
         let names = self.folders.values().flatten().map(|(name, _)| NAME_LEN + name.len());
-        let last = if self.nodes.contains_key(&(self.next - 1)) { 0 } else { NODE_LEN + 9 };
+        let last = if self.nodes.contains(self.next - 1) { 0 } else { NODE_LEN + 9 };
         wide(nodes.chain(names).sum::<usize>() + last)
     }
 
@@ -238,8 +246,9 @@ impl Catalogue {
         let (is_possible, next) = (node.is_file() && is_name(&name), inode.checked_add(1)?);
         let names = self.folders.get_mut(&folder).filter(|_| is_possible)?;
         let Entry::Vacant(named) = names.entry(name) else { return None };
-        let Entry::Vacant(place) = self.nodes.entry(inode) else { return None };
-        place.insert(Named { node, count: 1 });
+        if !self.nodes.insert(inode, Named { node, count: 1 }) {
+            return None;
+        }
         named.insert(inode);
         self.next = self.next.max(next);
         Some(())
@@ -267,7 +276,7 @@ impl Catalogue {
             Change::Name(folder, name, inode) => {
                 let is_possible = is_name(&name) && inode != ROOT;
                 let names = self.folders.get_mut(&folder).filter(|_| is_possible)?;
-                self.nodes.get_mut(&inode)?.count += 1;
+                self.nodes.get_mut(inode)?.count += 1;
                 let was = names.insert(name, inode);
                 was.into_iter().for_each(|was| self.unlink(folder, was));
                 if self.folders.contains_key(&inode) {
@@ -285,7 +294,7 @@ impl Catalogue {
                 if inode == ROOT || has_names || self.link_count(inode) > 0 {
                     return None;
                 }
-                let Named { node, .. } = self.nodes.remove(&inode)?;
+                let Named { node, .. } = self.nodes.remove(inode)?;
                 self.folders.remove(&inode);
                 Some(Was::Node(inode, Some(node)))
             }
@@ -297,16 +306,15 @@ impl Catalogue {
         if inode == ROOT && !is_folder {
             return None;
         }
-        let was = match self.nodes.entry(inode) {
-            Entry::Occupied(known) => {
-                let known = known.into_mut();
+        let was = match self.nodes.get_mut(inode) {
+            Some(known) => {
                 if known.node.is_folder() != is_folder && inode != ROOT {
                     return None;
                 }
                 Some(mem::replace(&mut known.node, node))
             }
-            Entry::Vacant(place) => {
-                place.insert(Named { node, count: 0 });
+            None => {
+                self.nodes.insert(inode, Named { node, count: 0 });
                 None
             }
         };
@@ -319,7 +327,7 @@ impl Catalogue {
 
     /// A name in a folder is not this node's any more.
     fn unlink(&mut self, folder: u64, inode: u64) {
-        if let Some(known) = self.nodes.get_mut(&inode) {
+        if let Some(known) = self.nodes.get_mut(inode) {
             debug_assert!(known.count > 0, "a name is counted once");
             known.count = known.count.saturating_sub(1);
         }
@@ -340,7 +348,7 @@ impl Catalogue {
     /// How many names a node has.
     #[must_use]
     pub fn link_count(&self, inode: u64) -> u64 {
-        self.nodes.get(&inode).map_or(0, |known| known.count)
+        self.nodes.get(inode).map_or(0, |known| known.count)
     }
 
     /// A number that no node has had.
@@ -360,19 +368,19 @@ impl Catalogue {
     /// A node.
     #[must_use]
     pub fn node(&self, inode: u64) -> Option<&Node> {
-        self.nodes.get(&inode).map(|known| &known.node)
+        self.nodes.get(inode).map(|known| &known.node)
     }
 
     /// A file that has one name.
     #[must_use]
     pub fn file_of_one_name(&self, inode: u64) -> Option<&Node> {
-        let known = self.nodes.get(&inode).filter(|known| known.count == 1)?;
+        let known = self.nodes.get(inode).filter(|known| known.count == 1)?;
         Some(&known.node).filter(|node| node.is_file())
     }
 
     /// All nodes by number.
     pub fn nodes(&self) -> impl Iterator<Item = (u64, &Node)> {
-        self.nodes.iter().map(|(inode, known)| (*inode, &known.node))
+        self.nodes.iter().map(|(inode, known)| (inode, &known.node))
     }
 
     /// The names in a folder, in the order of their bytes; `None` if it is none.

@@ -28,14 +28,23 @@ impl Cursor {
     /// [`Part::Blocks`] of physical file `file` when a block holds more than its chunk or lies
     /// beyond the largest offset.
     pub(crate) fn new(place: Place, lens: Vec<u64>, file: u32) -> Result<Self> {
+        let total = Self::checked_len(place, &lens, file)?;
+        Ok(Self { place, lens, block: 0, in_block: 0, before: 0, total })
+    }
+
+    /// Length of a stream with `lens` used bytes in its blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn checked_len(place: Place, lens: &[u64], file: u32) -> Result<u64> {
         let damaged = Error::Damaged { part: Part::Blocks, file };
         if lens.iter().any(|len| *len > place.chunk_len) {
             return Err(damaged);
         }
         place.block_at(lens.len().saturating_sub(1)).map_err(|_| damaged)?;
         let total = lens.iter().try_fold(0u64, |sum, len| sum.checked_add(*len));
-        let total = total.ok_or(damaged)?;
-        Ok(Self { place, lens, block: 0, in_block: 0, before: 0, total })
+        total.ok_or(damaged)
     }
 
     /// Moves on by `len` bytes of the current block, which holds them.

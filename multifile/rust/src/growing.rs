@@ -28,6 +28,7 @@ use self::filled::{Filled, Lens};
 use crate::{
     catalogue::HEAD_LEN_MAX,
     codec::narrow,
+    cursor::Cursor,
     error::{Argument, Error, OnFile as _, Part, Result},
     finish::finish,
     header::{FILE_COUNT_AT, FLAG2_AT, Header, NOT_COMMITTED},
@@ -134,8 +135,7 @@ impl<S: Storage> Growing<S> {
             }
             repair.apply()?;
         }
-        let (growing, streams) = Self::closed(storage, path, options, true)?;
-        let lens = growing.filled(&streams)?;
+        let (growing, lens) = Self::closed(storage, path, options, true, Filled::len_of)?;
         Ok((growing, Held { lens, was_unclosed, damaged }))
     }
 
@@ -145,8 +145,7 @@ impl<S: Storage> Growing<S> {
     ///
     /// As [`open`](Self::open); [`Error::Unclosed`].
     pub fn open_to_read(storage: &S, path: &Path, options: &Options) -> Result<(Self, Held)> {
-        let (growing, streams) = Self::closed(storage, path, options, false)?;
-        let lens = growing.filled(&streams)?;
+        let (growing, lens) = Self::closed(storage, path, options, false, Filled::len_of)?;
         Ok((growing, Held { lens, ..Held::default() }))
     }
 
@@ -161,16 +160,18 @@ impl<S: Storage> Growing<S> {
         path: &Path,
         options: &Options,
     ) -> Result<(Self, Vec<Vec<u64>>)> {
-        Self::closed(storage, path, options, false)
+        Self::closed(storage, path, options, false, |_, used, _| Ok(used.to_vec()))
     }
 
-    /// Opens physical files that are closed; returns the bytes in each block of each stream.
-    fn closed(
+    /// Opens physical files that are closed. Returns what `stream` makes of every stream: of the
+    /// length of its chunks, of the bytes in each of its blocks, and of the number of its file.
+    fn closed<T>(
         storage: &S,
         path: &Path,
         options: &Options,
         is_to_write: bool,
-    ) -> Result<(Self, Vec<Vec<u64>>)> {
+        stream: impl Fn(u64, &[u64], u32) -> Result<T>,
+    ) -> Result<(Self, Vec<T>)> {
         let (physicals, _) = Reader::open(storage, path)?.into_parts();
         let (mut members, mut streams) = (Vec::new(), Vec::new());
         for (number, physical) in (0u32..).zip(physicals) {
@@ -179,7 +180,10 @@ impl<S: Storage> Growing<S> {
                 return Err(Error::Damaged { part: Part::Version, file: number });
             }
             for task in 0..physical.front.ranks.len() {
-                streams.push(physical.cursor(task)?.block_lens().to_vec());
+                let place = physical.front.layout.place(task).ok_or(Argument::Task)?;
+                let used = physical.blocks.of(task);
+                Cursor::checked_len(place, used, number)?;
+                streams.push(stream(place.chunk_len, used, number)?);
             }
             let instance = instance();
             let plan = FilePlan::of(&physical, None, options, Mark::Open(instance).encode())?;

@@ -1,10 +1,6 @@
 //! One physical file, opened for reading: header, places, and tables, all checked.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use crate::{
     backing::demand,
@@ -238,12 +234,21 @@ pub(crate) fn names_all<'a>(
     mapping: &[(u32, u32)],
     files: impl Iterator<Item = (u32, &'a [i64])>,
 ) -> bool {
-    let named: BTreeSet<_> = mapping.iter().copied().collect();
+    let mut named = mapping.to_vec();
+    // Mostly it is in order.
+    named.sort_unstable();
     let mut wanted = files.flat_map(|(number, ranks)| {
         let own = (0u32..).zip(ranks).filter(|(_, rank)| **rank >= 0);
         own.map(move |(local, _)| (number, local))
     });
-    wanted.all(|task| named.contains(&task))
+    let (mut rest, is_known) = (&named[..], |task| named.binary_search(&task).is_ok());
+    wanted.all(|task| match rest.split_first() {
+        Some((next, behind)) if *next == task => {
+            rest = behind;
+            true
+        }
+        _ => is_known(task),
+    })
 }
 
 /// Members agree on what they are members of, and the mapping names existing tasks once each.

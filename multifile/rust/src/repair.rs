@@ -160,10 +160,12 @@ impl<S: Storage> Repair<S> {
             repair.examine_file(front, state, mapping, is_full)?;
         }
         if let Some(order) = order.take() {
-            let places: HashMap<_, _> = order.into_iter().zip(0..).collect();
             let place = |FoundTask { task, .. }: &FoundTask| (task.file, task.local_rank);
-            let last = places.len();
-            repair.found.sort_by_key(|found| *places.get(&place(found)).unwrap_or(&last));
+            if !repair.found.iter().map(place).eq(order.iter().copied()) {
+                let places: HashMap<_, _> = order.into_iter().zip(0..).collect();
+                let last = places.len();
+                repair.found.sort_by_key(|found| *places.get(&place(found)).unwrap_or(&last));
+            }
         }
         Ok(repair)
     }

@@ -1,7 +1,7 @@
 //! Waiting, on one thread, for a condition that another task brings about.
 
 use std::{
-    cell::RefCell,
+    cell::{OnceCell, RefCell},
     collections::BTreeMap,
     mem,
     pin::Pin,
@@ -17,8 +17,11 @@ use std::{
 /// notify.until(|| !queue.borrow().is_empty()).await;
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct Notify(Rc<RefCell<State>>);
+#[derive(Debug, Default)]
+pub struct Notify {
+    /// Made for the first who waits: mostly nobody ever does, and some owners are many.
+    state: OnceCell<Rc<RefCell<State>>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,7 +41,9 @@ impl Notify {
 
     /// Wakes every task that waits now.
     pub fn notify_all(&self) {
-        let mut state = self.0.borrow_mut();
+        // Whoever counts signals has a clone, and so there is a state.
+        let Some(state) = self.state.get() else { return };
+        let mut state = state.borrow_mut();
         state.epoch += 1;
         if state.waiting.is_empty() {
             return;
@@ -50,7 +55,9 @@ impl Notify {
 
     /// Waits for the first signal after this call, also one that comes before the first poll.
     pub fn notified(&self) -> Notified {
-        Notified { notify: self.clone(), epoch: self.0.borrow().epoch, key: None }
+        let state = Rc::clone(self.state());
+        let epoch = state.borrow().epoch;
+        Notified { state, epoch, key: None }
     }
 
     /// Waits until `condition` holds, asked at once and after every signal.
@@ -59,13 +66,23 @@ impl Notify {
             self.notified().await;
         }
     }
+
+    fn state(&self) -> &Rc<RefCell<State>> {
+        self.state.get_or_init(Rc::default)
+    }
+}
+
+impl Clone for Notify {
+    fn clone(&self) -> Self {
+        Self { state: OnceCell::from(Rc::clone(self.state())) }
+    }
 }
 
 /// Future of [`Notify::notified`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Notified {
-    notify: Notify,
+    state: Rc<RefCell<State>>,
     /// The epoch at the call; any other means a signal.
     epoch: u64,
     key: Option<u64>,
@@ -76,7 +93,7 @@ impl Future for Notified {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        let mut state = this.notify.0.borrow_mut();
+        let mut state = this.state.borrow_mut();
         if state.epoch != this.epoch {
             return Poll::Ready(());
         }
@@ -92,7 +109,7 @@ impl Future for Notified {
 impl Drop for Notified {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.notify.0.borrow_mut().waiting.remove(&key);
+            self.state.borrow_mut().waiting.remove(&key);
         }
     }
 }

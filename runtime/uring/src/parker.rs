@@ -50,6 +50,8 @@ struct Inner {
     ready: RefCell<VecDeque<u64>>,
     /// A look took a wake-up since the last park.
     is_woken: Cell<bool>,
+    /// The last look or park found nothing.
+    was_quiet: Cell<bool>,
     ring: RefCell<Option<Weak<dyn Wait>>>,
 }
 
@@ -70,7 +72,9 @@ impl Events {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let doorbell = Arc::new(Doorbell(wake_fd()?));
         let (ready, is_woken, ring) = (RefCell::default(), Cell::default(), RefCell::default());
-        let events = Self(Rc::new(Inner { epoll, doorbell, ready, is_woken, ring }));
+        let was_quiet = Cell::default();
+        let inner = Inner { epoll, doorbell, ready, is_woken, was_quiet, ring };
+        let events = Self(Rc::new(inner));
         events.add_wake_fd(&events.0.doorbell.0)?;
         Ok(events)
     }
@@ -187,7 +191,13 @@ impl Events {
         *self.0.ring.borrow_mut() = Some(ring);
     }
 
+    /// True if the last look or park found nothing. What has come since ends the next park.
+    pub(crate) fn was_quiet(&self) -> bool {
+        self.0.was_quiet.get()
+    }
+
     fn park(&self, timeout: Option<Duration>) {
+        self.0.was_quiet.set(false);
         if self.0.is_woken.take() {
             return;
         }
@@ -206,6 +216,7 @@ impl Events {
         let Ok((found, _)) = epoll::wait(&self.0.epoll, &mut space, timeout.as_ref()) else {
             return false;
         };
+        self.0.was_quiet.set(found.is_empty());
         let (mut ready, mut is_woken) = (self.0.ready.borrow_mut(), false);
         for event in found {
             match event.data.u64() {

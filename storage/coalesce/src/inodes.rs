@@ -102,10 +102,15 @@ impl Users {
 
     /// An inode as it is, also where the names do not say it yet.
     pub(super) fn now(&self, inode: u64, node: Node) -> Node {
-        let [accessed, modified, changed] = node.times;
-        let written = self.written.borrow().get(&inode).copied();
-        let times = [accessed, written.unwrap_or(modified), written.unwrap_or(changed)];
-        Node { times, ..node }
+        Node { times: self.times_now(inode, node.times), ..node }
+    }
+
+    /// Its times, if these are what the names say.
+    pub(super) fn times_now(&self, inode: u64, times: [Time; 3]) -> [Time; 3] {
+        let written = self.written.borrow();
+        let written = if written.is_empty() { None } else { written.get(&inode) };
+        let [accessed, modified, changed] = times;
+        [accessed, *written.unwrap_or(&modified), *written.unwrap_or(&changed)]
     }
 }
 

@@ -13,7 +13,7 @@ use storage::{
     Storage as _,
     names::{Answer, NameCall},
 };
-use wire::{Listed, ListingWriter, NewMode, Status, Uses};
+use wire::{ListingWriter, NewMode, Status, Uses};
 
 use super::{
     file::{set, truncate},
@@ -45,7 +45,7 @@ pub(super) async fn execute(
         NameCall::ReadDir { path, from, room } => {
             let tree = volume.tree.borrow();
             let folder = tree.find(&path, true)?.inode()?;
-            return Ok(Answer::counted(listing(tree.names(folder)?, from, room)));
+            return Ok(Answer::counted(listing(&tree, folder, from, room)?));
         }
         NameCall::ReadLink { path } => {
             let tree = volume.tree.borrow();
@@ -266,9 +266,13 @@ pub(super) fn status_of(volume: &Volume, inode: u64, node: &Node, links: u64) ->
 /// As many names as fit into `room` bytes. They come in the order of a hash, which is also where
 /// the next request goes on: so no name is missed or comes twice, whatever others make and remove
 /// meanwhile.
-fn listing(names: Vec<Listed<'_>>, from: u64, room: usize) -> Vec<u8> {
-    let mut names: Vec<_> = names.into_iter().map(|listed| (hash(listed.name), listed)).collect();
-    names.retain(|(hash, _)| *hash > from);
+///
+/// # Errors
+///
+/// As [`Tree::names`].
+fn listing(tree: &Tree, folder: u64, from: u64, room: usize) -> Result<Vec<u8>, Errno> {
+    let hashed = tree.names(folder)?.map(|(name, inode)| (hash(name), (name, inode)));
+    let mut names: Vec<_> = hashed.filter(|(hash, _)| *hash > from).collect();
     // Only so many have room, if they are as short as names can be.
     let most = room / NAME_LEN_MIN + 1;
     if most < names.len() {
@@ -281,13 +285,14 @@ fn listing(names: Vec<Listed<'_>>, from: u64, room: usize) -> Vec<u8> {
     let mut listing = ListingWriter::new(&mut bytes);
     for same in names.chunk_by(|(a, _), (b, _)| a == b) {
         let Some((next, _)) = same.first() else { continue };
-        if !listing.push(*next, same.iter().map(|(_, listed)| *listed)) {
+        let same = same.iter().map(|(_, (name, inode))| tree.listed(name, *inode));
+        if !listing.push(*next, same) {
             break;
         }
     }
     let len = listing.written();
     bytes.truncate(len);
-    bytes
+    Ok(bytes)
 }
 
 /// FNV-1a, and never 0, where a listing begins.

@@ -248,6 +248,9 @@ fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
 
 /// Some names of files whose bytes these tasks have, for people; `None`: there are no such files.
 fn names_of(catalogue: &Catalogue, tasks: &[usize]) -> Option<String> {
+    if tasks.is_empty() {
+        return None;
+    }
     let is_one = |inode| {
         let task = catalogue.node(inode).and_then(|node| node.task);
         task.is_some_and(|task| tasks.contains(&usize::try_from(task).unwrap_or(usize::MAX)))

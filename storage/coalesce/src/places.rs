@@ -49,8 +49,13 @@ pub(super) struct Places {
     /// Files of clients that read by entries which were hidden meanwhile.
     kept: RefCell<Vec<Kept>>,
     /// Numbers of physical files, by multifile and place in that; `None`: it cannot be shared.
-    sources: RefCell<HashMap<(u64, u32), Option<u16>>>,
+    sources: RefCell<HashMap<Physical, Option<u16>>>,
+    /// The one that was looked for last.
+    last_source: Cell<Option<(Physical, Option<u16>)>>,
 }
+
+/// A physical file, by its multifile and its place in that.
+type Physical = (u64, u32);
 
 /// A file that a client reads.
 struct Kept {
@@ -145,7 +150,8 @@ impl Places {
         let (known, sources) = (RefCell::default(), RefCell::default());
         let (free, kept, used) = (RefCell::default(), RefCell::default(), Cell::new(0));
         let clients = Arc::clone(clients);
-        Ok(Rc::new(Self { clients, table, known, free, used, kept, sources }))
+        let last_source = Cell::new(None);
+        Ok(Rc::new(Self { clients, table, known, free, used, kept, sources, last_source }))
     }
 
     /// Nothing in the table holds any more.
@@ -209,10 +215,6 @@ impl Places {
         }
     }
 
-    fn knows(&self, volume: &Volume, inode: u64) -> bool {
-        self.known.borrow().contains_key(&(number_of(volume), inode))
-    }
-
     /// The name that an entry has had.
     fn name_in(&self, entry: u32) -> Name {
         let place = Place::decode(&self.table.shared().known(entry));
@@ -240,7 +242,8 @@ impl Places {
 
     /// Has slots for so many files more.
     fn make_room(&self, count: usize) {
-        let (known, table) = (self.known.borrow(), self.table.shared());
+        let (mut known, table) = (self.known.borrow_mut(), self.table.shared());
+        known.reserve(count);
         if table.make_room(known.len() + count) {
             for (entry, hash) in known.values() {
                 // One without a slot is asked for.
@@ -274,15 +277,18 @@ impl Places {
     /// The same of a file that has this name in a folder whose files are shown.
     fn place_in(&self, volume: &Volume, tree: &Tree, file: &NamedFile<'_>) -> Option<(Place, u64)> {
         let NamedFile { folder, name, inode, node } = *file;
-        let node = volume.users.now(inode, node.clone());
-        let stream = node.task.map(|task| volume.stream(task)).transpose().ok()?;
-        let size = stream.as_ref().map_or(0, |stream| stream.len());
+        let streams = volume.streams.borrow();
+        let stream = match node.task {
+            Some(task) => Some(streams.get(usize::try_from(task).ok()?)?),
+            None => None,
+        };
+        let size = stream.map_or(0, |stream| stream.len());
         let (source, at) = match stream.filter(|_| size > 0) {
             Some(stream) => (self.source(volume, stream.member())?, stream.whole_at()?),
             None => (0, 0),
         };
         let kept = if volume.is_writable { 7 } else { 5 };
-        let rights = u8::try_from(tree.rights(&node) & kept).ok()?;
+        let rights = u8::try_from(tree.rights(node) & kept).ok()?;
         let place = Place {
             device: device_of(tree.number()),
             folder,
@@ -294,7 +300,7 @@ impl Places {
             source,
             at,
             size,
-            times: node.times,
+            times: volume.users.times_now(inode, node.times),
             name: PlaceName::new(name)?,
         };
         Some((place, NameHash::new(tree.key_of(folder), name).word()))
@@ -303,7 +309,11 @@ impl Places {
     /// The number by which clients get a physical file, to read it.
     fn source(&self, volume: &Volume, member: &super::member::Member) -> Option<u16> {
         let key = (number_of(volume), member.number);
+        if let Some((_, known)) = self.last_source.get().filter(|(last, _)| *last == key) {
+            return known;
+        }
         if let Some(known) = self.sources.borrow().get(&key) {
+            self.last_source.set(Some((key, *known)));
             return *known;
         }
         let count = self.sources.borrow().values().flatten().count();
@@ -363,11 +373,13 @@ impl Volume {
         }
         let (tree, disturbed) = (self.tree.borrow(), self.resting.disturbed.borrow());
         let is_paused = self.resting.pauses.get() > 0;
+        let (number, knows_none) = (tree.number(), places.known.borrow().is_empty());
         places.make_room(tree.names_of(folder).len());
         let mut later = Vec::new();
         for file in tree.files_of(folder) {
             let inode = file.inode;
-            if is_paused || disturbed.contains_key(&inode) || places.knows(self, inode) {
+            let is_known = !knows_none && places.known.borrow().contains_key(&(number, inode));
+            if is_paused || is_known || disturbed.contains_key(&inode) {
                 later.push((inode, Some((folder, file.name.to_vec()))));
             } else {
                 places.show_new(self, &tree, &file);

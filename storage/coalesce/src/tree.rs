@@ -259,17 +259,24 @@ impl Tree {
         names.find(|(_, found)| **found == inode).map(|(name, _)| name.clone())
     }
 
-    /// The names in a folder, and what each stands for.
-    pub(super) fn names(&self, folder: u64) -> Result<Vec<Listed<'_>>, Errno> {
+    /// The names in a folder, and the inode of each.
+    pub(super) fn names(
+        &self,
+        folder: u64,
+    ) -> Result<impl Iterator<Item = (&[u8], u64)> + use<'_>, Errno> {
         let names = self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;
         self.may(folder, Wish::READ)?;
-        let kind = |inode: &u64| match self.node(*inode) {
+        Ok(names.iter().map(|(name, inode)| (&name[..], *inode)))
+    }
+
+    /// A name, and what it stands for.
+    pub(super) fn listed<'a>(&self, name: &'a [u8], inode: u64) -> Listed<'a> {
+        let kind = match self.node(inode) {
             Some(node) if node.is_folder() => NameKind::Folder,
             Some(node) if node.is_link() => NameKind::Link,
             _ => NameKind::File,
         };
-        let listed = |(name, inode)| Listed { kind: kind(inode), inode: *inode, name };
-        Ok(names.iter().map(|(name, inode)| listed((&name[..], inode))).collect())
+        Listed { kind, inode, name }
     }
 
     // ---- what calls change

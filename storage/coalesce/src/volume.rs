@@ -5,8 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
-    future, io,
+    future, io, mem,
     os::fd::OwnedFd,
     path::Path,
     rc::Rc,
@@ -109,14 +108,9 @@ impl Volume {
         let groups = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
         let me = User { user: geteuid().as_raw(), group: getegid().as_raw(), groups };
         let tree = Tree::new(opened.catalogue, me);
-        let used: BTreeSet<u64> = tree.tasks().collect();
-        let count = opened.lens.len() as u64;
-        let is_twice = tree.tasks().count() > used.len();
-        let first = u64::from(opened.names != (0, 0)); // Behind that of the names.
-        if is_twice || used.iter().any(|task| *task < first || *task >= count) {
-            // They speak of tasks that it does not have, or of one twice.
-            return Err(Unfit::Names.into());
-        }
+        let first = usize::from(opened.names != (0, 0)); // Behind that of the names.
+        // Names that speak of tasks that it does not have, or of one twice, make no sense.
+        let used = tasks_used(&tree, first, opened.lens.len()).ok_or(Unfit::Names)?;
         let volume = Self {
             machine,
             home,
@@ -144,7 +138,8 @@ impl Volume {
         for (stream, ends) in volume.streams.borrow().iter().zip(opened.ends) {
             stream.ends_at(ends);
         }
-        let free = volume.with_chunks((1..count).filter(|task| !used.contains(task)));
+        let free = (0..).zip(&used).skip(1).filter(|(_, is_used)| !**is_used);
+        let free = volume.with_chunks(free.map(|(task, _)| task));
         if opened.is_new {
             volume.users.set_free(free);
         } else {
@@ -412,6 +407,20 @@ impl Volume {
     pub(crate) fn path(&self) -> &Path {
         &self.home.path
     }
+}
+
+/// Which of so many tasks have somebody's data, each one file's, none of them before the `first`;
+/// `None`: that is not so.
+fn tasks_used(tree: &Tree, first: usize, count: usize) -> Option<Vec<bool>> {
+    let mut used = vec![false; count];
+    for task in tree.tasks() {
+        let task = usize::try_from(task).ok().filter(|task| *task >= first)?;
+        let was_used = mem::replace(used.get_mut(task)?, true);
+        if was_used {
+            return None;
+        }
+    }
+    Some(used)
 }
 
 impl Drop for Volume {

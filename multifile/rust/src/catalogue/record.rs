@@ -6,7 +6,7 @@ use crate::codec::{Fields, narrow, put_u32, put_u64, signed, unsigned, wide};
 /// Stands for no task.
 const NO_TASK: u64 = u64::MAX;
 /// Length and checksum in front of a record.
-const HEAD_LEN: usize = 8;
+pub(super) const HEAD_LEN: usize = 8;
 /// Bytes that most changes take.
 const CHANGE_LEN: usize = 80;
 
@@ -100,7 +100,16 @@ impl Encoder {
 /// Changes that remove the files again which a record has made: their names, and their nodes.
 #[must_use]
 pub fn unmake_files(bytes: &[u8]) -> Vec<Change> {
-    let made = record(bytes).and_then(|(changes, _)| changes).unwrap_or_default();
+    let mut made = Vec::new();
+    let is_read = record(bytes).and_then(|body| {
+        each_change(body, |change| {
+            made.push(change);
+            Some(())
+        })
+    });
+    if is_read.is_none() {
+        made.clear();
+    }
     let undo = made.into_iter().rev().filter_map(|change| match change {
         Change::Name(folder, name, _) => Some(Change::NoName(folder, name)),
         Change::Node(inode, node) => node.is_file().then_some(Change::Gone(inode)),
@@ -114,8 +123,8 @@ fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
-/// The first record, if it is whole, and its length; no changes if they cannot be read.
-pub(super) fn record(stream: &[u8]) -> Option<(Option<Vec<Change>>, usize)> {
+/// The body of the first record, if that is whole.
+pub(super) fn record(stream: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields::little(stream);
     let (len, sum) = (fields.u32()?, fields.u32()?);
     let body = fields.slice(narrow(u64::from(len)))?;
@@ -123,14 +132,14 @@ pub(super) fn record(stream: &[u8]) -> Option<(Option<Vec<Change>>, usize)> {
     if body.is_empty() || crc32c::crc32c(body) != sum {
         return None;
     }
-    Some((changes(body), HEAD_LEN + body.len()))
+    Some(body)
 }
 
-fn changes(body: &[u8]) -> Option<Vec<Change>> {
+/// Calls `each` for the changes of a record; `None`: one cannot be read, or `each` has refused it.
+pub(super) fn each_change(body: &[u8], mut each: impl FnMut(Change) -> Option<()>) -> Option<()> {
     let mut fields = Fields::little(body);
-    let mut changes = Vec::new();
     while let Some([kind]) = fields.take() {
-        changes.push(match kind {
+        each(match kind {
             1 => Change::Node(fields.u64()?, node(&mut fields)?),
             2 => {
                 let (folder, inode) = (fields.u64()?, fields.u64()?);
@@ -139,9 +148,9 @@ fn changes(body: &[u8]) -> Option<Vec<Change>> {
             3 => Change::NoName(fields.u64()?, text(&mut fields, NAME_LEN_MAX)?),
             4 => Change::Gone(fields.u64()?),
             _ => return None,
-        });
+        })?;
     }
-    Some(changes)
+    Some(())
 }
 
 fn node(fields: &mut Fields<'_>) -> Option<Node> {

@@ -4,9 +4,7 @@ use crate::{
     codec::{narrow, wide},
     error::{Error, Part, Result},
     finish::Usage,
-    growing::Growing,
     plan::FilePlan,
-    storage::Storage,
 };
 
 /// How a stream of `len` bytes fills its blocks.
@@ -26,6 +24,11 @@ impl Filled {
         Ok(Self { chunk_len, len: lens.iter().sum() })
     }
 
+    /// Length of the stream of a task, as [`of`](Self::of).
+    pub(super) fn len_of(chunk_len: u64, lens: &[u64], file: u32) -> Result<u64> {
+        Self::of(chunk_len, lens, file).map(|filled| filled.len)
+    }
+
     /// Blocks it has; one even if it is empty.
     pub(super) fn block_count(self) -> u64 {
         debug_assert!(self.len == 0 || self.chunk_len > 0, "bytes are in chunks");
@@ -38,20 +41,6 @@ impl Filled {
     /// Bytes used of a block.
     pub(super) fn used(self, block: u64) -> u64 {
         self.len.saturating_sub(block.saturating_mul(self.chunk_len)).min(self.chunk_len)
-    }
-}
-
-impl<S: Storage> Growing<S> {
-    /// Lengths of streams that have so many bytes in each block, if these are full.
-    pub(super) fn filled(&self, streams: &[Vec<u64>]) -> Result<Vec<u64>> {
-        let (mut lens, mut streams) = (Vec::new(), streams.iter());
-        for number in 0..self.file_count() {
-            for task in 0..self.task_count(number) {
-                let used = streams.next().map(Vec::as_slice).unwrap_or_default();
-                lens.push(Filled::of(self.place(number, task)?.chunk_len, used, number)?.len);
-            }
-        }
-        Ok(lens)
     }
 }
 
