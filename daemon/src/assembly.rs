@@ -138,8 +138,7 @@ pub fn serve(
     let loss = first.executor.run_until(life.live(&watched));
     drop(serving);
     others.join();
-    let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
-    let summary = loss.told_in(status::summary(&hall.node, ended.iter()));
+    let summary = loss.told_in(status::summary(&hall.node));
     let has_files = hall.node.session_count() > 0 || first.server.is_some() || serves;
     drop(place);
     Ok((summary, if has_files { Box::new(()) } else { Box::new(first) }))

@@ -19,7 +19,7 @@ use shm::Cost;
 
 use crate::{
     Config,
-    config::Remote,
+    config::{CORES_MAX, Remote},
     mounts::Mount,
     node::{CoreReport, Mail, Node},
     remote_status::{Listening, RemoteStatus},
@@ -147,10 +147,11 @@ pub(crate) async fn document(node: &Node, loss: Loss) -> Vec<u8> {
 }
 
 /// Everything counted, with the samples of it.
-pub(crate) fn summary<'a>(node: &Node, of_executors: impl Iterator<Item = &'a Totals>) -> Summary {
+pub(crate) fn summary(node: &Node) -> Summary {
+    let ended: Vec<_> = (0..CORES_MAX).map(|core| node.ended(core)).collect();
     let samples = lock(&node.samples).as_ref().map_or_else(Vec::new, Samples::taken);
     let traced = node.trace.as_ref().map_or_else(Vec::new, |trace| trace.kept());
-    Summary { samples, traced, ..totals(node, of_executors).summary() }
+    Summary { samples, traced, ..totals(node, ended.iter()).summary() }
 }
 
 /// Takes samples of the counters until the daemon stops, if there is a report.
