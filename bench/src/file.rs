@@ -3,9 +3,9 @@
 //!
 //! A ratio is our bandwidth by fio's with io_uring at the same size and depth, or the bandwidth per
 //! CPU of both: more than 1 is better. The file is there before, in its whole length, and is read
-//! and written past the page cache where the file system can. Both sides go through the same file
-//! with registered buffers, at random in an order that is new in each run: so neither goes back to
-//! blocks of its own, which the host then has in its caches. On a disk both take turns of some
+//! and written past the page cache where the file system can. Both sides go through the same file,
+//! fio with registered buffers, at random in an order that is new in each run: so neither goes back
+//! to blocks of its own, which the host then has in its caches. On a disk both take turns of some
 //! hundredths of a second (`turns`); elsewhere they move as many bytes one after the other, and
 //! change places from round to round. Other ways to do file I/O stand beside them: threads and
 //! blocking calls of ours, libaio, POSIX AIO and blocking calls of fio's. (epoll does not apply: a
