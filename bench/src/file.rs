@@ -1,10 +1,10 @@
 //! `kakehi-bench file`: one thread that reads or writes a file, after chapter 2 of the 2024 thesis:
 //! our engines and fio's, side by side, by bandwidth and by bandwidth per CPU.
 //!
-//! The file is there before, in its whole length, and is read
-//! and written past the page cache where the file system can. Both sides go through the same file
-//! with registered buffers, at random in an order that is new in each run: so neither goes back to
-//! blocks of its own, which the host then has in its caches. On a disk both take turns of some
+//! The file is there before, in its whole length, and is read and written past the page cache where
+//! the file system can. Both sides go through the same file, fio with registered buffers, at random
+//! in an order that is new in each run: so neither goes back to blocks of its own, which the host
+//! then has in its caches. On a disk both take turns of some
 //! hundredths of a second (`turns`); elsewhere they move as many bytes one after the other, and
 //! change places from round to round.
 //!

@@ -100,7 +100,6 @@ pub(crate) fn work(args: &Args) -> anyhow::Result<()> {
     let buffers: Vec<_> = iter::from_fn(|| pool.try_take()).collect();
     buffers.iter().for_each(|buffer| buffer.store(&values(args.size)));
     drop(buffers);
-    engines.register(pool.memory()).context("registered buffers (limit: ulimit -l)")?;
     let calls = Rc::new(Calls {
         engines,
         pool,

@@ -126,7 +126,7 @@ impl Cell {
         };
         let depth = u32::try_from(depth(on_the_way, size)).unwrap_or(1);
         let count = effort.volume / size as u64;
-        // A device takes them from registered memory.
+        // A device takes them from the server's own buffers.
         let lends = place.is_memory();
         Self {
             run: Run { size, count, depth, clients: 1, span: effort.span, transport, lends },

@@ -1,4 +1,4 @@
-//! Our server: one executor on one thread, packets into registered buffers, buffers into the file.
+//! Our server: one executor on one thread, packets into buffers of a pool, buffers into the file.
 //!
 //! Every packet on the way has its buffer, for which a client holds a credit; the task that writes
 //! it owns the buffer, and its end is the credit's return. So nothing here can grow.
@@ -8,7 +8,6 @@ use std::{
     rc::Rc,
 };
 
-use anyhow::Context as _;
 use executor::{Class, Credits, Handle, Notify};
 use serde::{Deserialize, Serialize};
 use uring::{Engines, File, Frames, Halves, Listener, Pool, Receiver, Stages};
@@ -63,7 +62,6 @@ impl Server {
         run: Run,
     ) -> anyhow::Result<Rc<Self>> {
         let pool = Pool::new(run.part_len(), run.depth as usize * run.parts());
-        engines.register(pool.memory()).context("registered buffers (limit: ulimit -l)")?;
         let (handle, engines) = (handle.clone(), engines.clone());
         let (stored_len, shares) = (Cell::new(0), RefCell::default());
         let (news, meter) = (Notify::new(), Meter::new(run.count));

@@ -34,7 +34,8 @@ use crate::{
     table::Entry,
 };
 
-/// `statfs(2)` of a FUSE file system.
+/// `statfs(2)` of a FUSE file system: in another mount namespace a view has another device's number
+/// than the daemon knows.
 const FUSE: i64 = 0x6573_5546;
 /// Flags of `open` that hold for the other descriptor of the file.
 const KEPT: OFlags = OFlags::RWMODE.union(OFlags::APPEND).union(OFlags::SYNC).union(OFlags::DSYNC);

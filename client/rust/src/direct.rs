@@ -20,7 +20,8 @@ use crate::{buffers::total, cursor::Keeper, locked::Locked};
 /// Staged bytes begin and end at multiples of this in the file, in the program's memory, and in
 /// the log, bytes.
 const ALIGNED: u64 = 4096;
-/// Nothing is gained where the page cache is all there is.
+/// Nothing is gained where the page cache is all there is. By name: it tells no alignment, nor does
+/// btrfs, nor any file system before Linux 6.1.
 const TMPFS: i64 = 0x0102_1994;
 /// How a process's maps name its io_urings, of whose writes nobody is told.
 const RING: &[u8] = b"anon_inode:[io_uring]";

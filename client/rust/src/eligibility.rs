@@ -7,7 +7,8 @@ use crate::{
     direct, limit::size_limit, locked::Locked, open::STREAMS_MAX, staging, writes::Writes,
 };
 
-/// File systems whose content the kernel makes up: their writes are commands.
+/// File systems whose content the kernel makes up: their writes are commands. By name, as what else
+/// they show, no blocks and no device, memfds and many a FUSE file system show, too.
 const PSEUDO: [i64; 14] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs

@@ -22,7 +22,6 @@ use crate::{
     engine::{Engine, Token},
     file::{File, Kind, Storage, close},
     inline::Inline,
-    memory::Memory,
     operation::Operation,
     parker::{Events, Wait},
     ring::Ring,
@@ -197,19 +196,6 @@ impl Engines {
         }
         let call = move || close(fd).map(|()| 0);
         self.run(Some(storage), Operation::Call(Box::new(call))).await.map(drop)
-    }
-
-    /// Has io_uring pin `memory`: operations on one buffer in it are cheaper from now on. Does
-    /// nothing without io_uring.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Ring::register`]; operations then work as before.
-    pub fn register(&self, memory: Arc<dyn Memory>) -> io::Result<()> {
-        match &mut self.0.state.borrow_mut().ring {
-            Ok(ring) => ring.register(memory),
-            Err(_) => Ok(()),
-        }
     }
 
     /// Which engines are used and why, on one line for people.

@@ -222,6 +222,8 @@ fn file_system(fd: &OwnedFd, device: u64, elsewhere: &Elsewhere) -> io::Result<F
     })
 }
 
+// By name, for nothing else shows it: FUSE on a block device, GFS2, and OCFS2 have a device of this
+// machine, too, and may stand still; btrfs and overlays have none, as file systems of a network.
 const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;
 const EXT: u32 = 0xef53;

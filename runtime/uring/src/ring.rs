@@ -29,7 +29,6 @@
 use std::{
     fmt, io, mem,
     os::fd::{AsFd, AsRawFd},
-    sync::Arc,
     time::Duration,
 };
 
@@ -44,12 +43,12 @@ use slab::Slab;
 use crate::{
     batch::Batch,
     engine::{Engine, Token},
-    entry::{Registered, entry},
-    memory::{Buffer, Heap, Memory},
+    entry::entry,
+    memory::{Buffer, Heap},
     operation::{Operation, SINK_LEN},
     parker::Events,
     run::{Growth, Run},
-    set_up::{Features, set_up},
+    set_up::set_up,
     span::Span,
 };
 
@@ -82,9 +81,8 @@ pub(crate) struct Ring {
     batch: Batch,
     handle: Handle,
     sink: Buffer,
-    /// Pinned by the kernel: it need not look the pages up for every operation.
-    registered: Option<Arc<dyn Memory>>,
-    features: Features,
+    /// Flags that the kernel allowed, for people.
+    flags: &'static str,
     /// Given back by the kernel, which has moved nothing; not reported.
     pub(crate) unserved: Vec<(Token, Operation)>,
     events: Events,
@@ -108,7 +106,7 @@ impl Ring {
     /// - `ENOMEM`: the locked-memory limit is too small (kernels before 5.12).
     /// - `Unsupported`: the kernel's io_uring lacks an operation needed here.
     pub(crate) fn new(handle: &Handle, events: &Events) -> io::Result<Self> {
-        let (ring, features) = set_up(ENTRIES)?;
+        let (ring, flags) = set_up(ENTRIES)?;
         Ok(Self {
             ring,
             in_flight: Slab::with_capacity(IN_FLIGHT_MAX as usize),
@@ -116,36 +114,17 @@ impl Ring {
             batch: Batch::default(),
             handle: handle.clone(),
             sink: Heap::buffer(SINK_LEN),
-            registered: None,
-            features,
+            flags,
             unserved: Vec::new(),
             events: events.clone(),
             is_watching: false,
         })
     }
 
-    /// Has the kernel pin `memory`, which must be resident for this to be fast. Operations on
-    /// buffers in it are cheaper from now on.
-    ///
-    /// # Errors
-    ///
-    /// - `EBUSY`: some memory is registered already.
-    /// - `ENOMEM`: the locked-memory limit is too small.
-    /// - `EFAULT`: more than 1 GiB, or no memory at all.
-    pub(crate) fn register(&mut self, memory: Arc<dyn Memory>) -> io::Result<()> {
-        let bytes = memory.bytes();
-        let iov_base = bytes.as_ptr().cast_mut().cast();
-        let vector = libc::iovec { iov_base, iov_len: bytes.len() };
-        // SAFETY: the memory lives, in its place, as long as the ring, which holds it.
-        unsafe { self.ring.submitter().register_buffers(&[vector]) }?;
-        self.registered = Some(memory);
-        Ok(())
-    }
-
     /// The set-up that the kernel allowed, for people.
     #[must_use]
     pub(crate) fn features(&self) -> &'static str {
-        self.features.name
+        self.flags
     }
 
     /// Gives queued entries to the kernel and blocks until an operation is complete, `events` has
@@ -203,8 +182,7 @@ impl Ring {
     /// Queues the entry of a run.
     fn queue(&mut self, key: usize) {
         let Some(InFlight { run, vectors }) = self.in_flight.get_mut(key) else { return };
-        let (memory, lists) = (self.registered.as_deref(), self.features.registered_lists);
-        let made = entry(run, &self.sink, &Registered { memory, lists }, vectors);
+        let made = entry(run, &self.sink, vectors);
         let entry = made.expect("a run has operations that a ring executes");
         self.push(&entry.user_data(key as u64));
     }
@@ -366,7 +344,7 @@ impl Drop for Ring {
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring")
-            .field("features", &self.features.name)
+            .field("flags", &self.flags)
             .field("in_flight", &self.in_flight.len())
             .field("queued", &self.batch.len)
             .finish_non_exhaustive()

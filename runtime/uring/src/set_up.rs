@@ -4,24 +4,15 @@ use std::io;
 
 use io_uring::{IoUring, Probe, opcode};
 
-/// Features of a ring that not every kernel has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Features {
-    /// Its flags, in words.
-    pub(crate) name: &'static str,
-    /// Entries may name several places in registered memory, as from Linux 6.15 on.
-    pub(crate) registered_lists: bool,
-}
-
-/// Sets up a ring with room for so many entries, and says what it has.
+/// Sets up a ring with room for so many entries, and names its flags, in words.
 ///
 /// # Errors
 ///
 /// Those of `io_uring_setup`; `Unsupported` when the kernel lacks something needed here.
-pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, Features)> {
+pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, &'static str)> {
     let (ring, name) = build(entries)?;
-    let registered_lists = check(&ring)?;
-    Ok((ring, Features { name, registered_lists }))
+    check(&ring)?;
+    Ok((ring, name))
 }
 
 fn build(entries: u32) -> io::Result<(IoUring, &'static str)> {
@@ -38,8 +29,8 @@ fn build(entries: u32) -> io::Result<(IoUring, &'static str)> {
     Ok((IoUring::new(entries)?, "plain set-up"))
 }
 
-/// True if there are lists of registered buffers, if there is all that is needed.
-fn check(ring: &IoUring) -> io::Result<bool> {
+/// Succeeds if there is all that is needed.
+fn check(ring: &IoUring) -> io::Result<()> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
     let needed = [
@@ -47,8 +38,6 @@ fn check(ring: &IoUring) -> io::Result<bool> {
         opcode::Write::CODE,
         opcode::Readv::CODE,
         opcode::Writev::CODE,
-        opcode::ReadFixed::CODE,
-        opcode::WriteFixed::CODE,
         opcode::Fsync::CODE,
         opcode::AsyncCancel::CODE,
         opcode::PollAdd::CODE,
@@ -56,7 +45,7 @@ fn check(ring: &IoUring) -> io::Result<bool> {
     let has_timeouts = ring.params().is_feature_ext_arg(); // Of waits.
     let has = |code| probe.is_supported(code);
     if has_timeouts && needed.into_iter().all(has) {
-        Ok(has(opcode::ReadvFixed::CODE) && has(opcode::WritevFixed::CODE))
+        Ok(())
     } else {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -4,7 +4,10 @@ use std::{
     hint,
     os::fd::OwnedFd,
     rc::Rc,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 

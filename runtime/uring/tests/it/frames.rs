@@ -387,7 +387,6 @@ fn buffers_are_reused_last_in_first_out_and_never_while_a_clone_is_held() {
 fn dropped_read_keeps_its_permit() {
     let Some(mut core) = Core::with_ring() else { return };
     let pool = Pool::new(4096, 1);
-    core.engines.register(pool.memory()).expect("below every limit");
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
     let file = File::new(read).expect("a descriptor");
     {
@@ -403,14 +402,13 @@ fn dropped_read_keeps_its_permit() {
 }
 
 #[test]
-fn registered_buffers_are_written_and_read_like_others() {
+fn buffers_of_a_pool_are_written_and_read_like_others() {
     for choice in [Choice::Auto, Choice::Uring, Choice::Threads] {
         for dir in dirs() {
             let mut core = Core::new(choice, 1);
             let pool = Pool::new(8192, 2);
-            core.engines.register(pool.memory()).expect("below every limit");
             let engines = core.engines.clone();
-            let file = open(&dir, "registered").expect("a file");
+            let file = open(&dir, "pooled").expect("a file");
             let [from, into] = [(); 2].map(|()| pool.try_take().expect("free"));
             from.store(&pattern(8192));
             let done = core.run(async {

@@ -49,11 +49,10 @@ fn all_are_done_wherever_their_buffers_are() {
             let mut core = Core::new(choice, 2);
             let (engines, file) = (core.engines.clone(), open(&dir, "data").expect("created"));
             let pool = Pool::new(LEN, COUNT);
-            engines.register(pool.memory()).expect("registered");
             let mut buffers: Vec<Buffer> = Vec::new();
             for index in 0..COUNT {
-                let registered = core.run(pool.take());
-                let one = if index % 7 == 3 { Heap::buffer(LEN) } else { registered };
+                let pooled = core.run(pool.take());
+                let one = if index % 7 == 3 { Heap::buffer(LEN) } else { pooled };
                 one.store(&[value(index); LEN]);
                 buffers.push(one);
             }
