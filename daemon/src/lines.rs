@@ -5,7 +5,7 @@ mod queue;
 
 use self::queue::Queue;
 
-/// Most bytes of a unit, which is what one look at a log finds.
+/// Bytes of a unit, which is what one look at a log finds; of a long log there are more.
 pub(crate) const UNIT_LEN: u64 = 256 << 10;
 
 /// Units of a device that may be under way for files nobody waits for.

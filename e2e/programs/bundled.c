@@ -3,6 +3,7 @@
  *     and when it was closed.
  *   fill FOLDER COUNT: the same, and says of each file which call has failed. The others go on.
  *   sync FOLDER COUNT: the same, and syncs each before it is closed.
+ *   paths FOLDER OTHER COUNT: the same by two paths of one folder in turn, without a word.
  *   check FOLDER COUNT: names those that are missing, and fails if one is not whole.
  *   lost FOLDER COUNT: names those that are missing, or not whole.
  */
@@ -90,6 +91,10 @@ int main(int count, char **words) {
         for (long number = 0, end = atol(words[3]); number < end; number++) {
             const char *failed = try_to_make(words[2], number, *words[1] == 's');
             if (failed) printf("%ld %s %s\n", number, failed, strerrorname_np(errno));
+        }
+    } else if (count == 5 && !strcmp(words[1], "paths")) {
+        for (long number = 0, end = atol(words[4]); number < end; number++) {
+            make(words[2 + number % 2], number);
         }
     } else if (count == 4 && !strcmp(words[1], "check")) {
         for (long number = 0, end = atol(words[3]); number < end; number++) {

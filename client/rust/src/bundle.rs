@@ -101,12 +101,15 @@ impl Leases {
             *lease = Lease { len: folder.len(), ..Lease::NONE };
             lease.path.get_mut(..folder.len())?.copy_from_slice(folder);
         }
-        let is_used_up = makes && lease.terms.hold(now, true) && lease.number == lease.end;
+        let may_make = makes && lease.terms.hold(now, true);
+        let is_used_up = may_make && self.numbered(index)?.is_used_up();
+        let lease = self.all.get_mut(index)?;
         let is_new = if makes { !lease.uses.makes } else { !lease.uses.reads };
         if known.is_none() || is_used_up || is_new || lease.terms.are_over(now) {
             lease.renew(client, now, makes);
+            self.outnumber(index);
         }
-        Some(index).filter(|_| lease.terms.hold(now, makes))
+        Some(index).filter(|_| self.all.get(index).is_some_and(|it| it.terms.hold(now, makes)))
     }
 }
 
@@ -222,7 +225,7 @@ impl Client {
         let Wanted { name, flags, mode, lease: index, before } = *wanted;
         bundle.make_room(self, connection, index, Record::LEN_MAX, 0).ok()?;
         let shared = connection.session.shared();
-        let lease = bundle.leases.all.get_mut(index)?;
+        let lease = bundle.leases.numbered(index)?;
         let (inode, device, folder) = (lease.number, lease.device, lease.folder);
         if !connection.job.shared().names.claim(NameHash::new(lease.key, name)) {
             return None;
@@ -237,7 +240,7 @@ impl Client {
             return None;
         };
         lease.number += 1;
-        lease.open_count += 1;
+        bundle.leases.all.get_mut(index)?.open_count += 1;
         let now = clock_gettime(ClockId::Realtime);
         let time = (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0));
         let (mode, how) = (mode.bits(), create_flags(flags));

@@ -72,8 +72,11 @@ pub(crate) fn exceeded() -> Errno {
     }
 }
 
-/// The buffers of `data` that fit into `room` bytes, or else the part of the first that does.
+/// The buffers of `data` that fit into `room` bytes, or else the part of the first that does, of
+/// those that are not empty.
 pub(crate) fn fitting<'a>(data: &'a [&'a [u8]], room: u64) -> (&'a [&'a [u8]], &'a [u8]) {
+    let empty = data.iter().take_while(|buffer| buffer.is_empty()).count();
+    let data = data.get(empty..).unwrap_or_default();
     let room = usize::try_from(room).unwrap_or(usize::MAX);
     let mut len = 0_usize;
     let fits = |buffer: &&&[u8]| {
@@ -96,5 +99,7 @@ mod tests {
         assert_eq!(fitting(&data, 3).0, &data[..2]);
         assert_eq!(fitting(&data, 7).0, &data[..2]);
         assert_eq!(fitting(&data, 8).0, &data[..]);
+        let data: [&[u8]; 2] = [b"", b"three"];
+        assert_eq!(fitting(&data, 2), (&data[..0], &b"th"[..]));
     }
 }

@@ -268,8 +268,7 @@ impl Intake {
             let Some(file) = source.files.get_mut(&inode) else { return };
             let (pieces, at) = (mem::take(&mut file.pieces), file.written);
             file.written = file.len;
-            let (state, data) = (file.state.clone(), source.buffers(&pieces));
-            (state, data.unwrap_or_default(), at)
+            (file.state.clone(), source.buffers(&pieces), at)
         };
         let state = match state {
             State::New => {
@@ -278,14 +277,15 @@ impl Intake {
             }
             state => state,
         };
-        let written = match &state {
-            State::Open(file) => Box::pin(write(file, at, data)).await.map_err(errno),
+        let written = match (&state, data) {
+            (State::Open(file), Some(data)) => Box::pin(write(file, at, data)).await.map_err(errno),
+            (State::Open(_), None) => Err(Errno::FAULT),
             _ => Ok(()),
         };
         let mut source = source.borrow_mut();
         if let Some(file) = source.files.get_mut(&inode) {
             file.state = written.map_or_else(State::Failed, |()| state);
-            file.is_told = written.is_err();
+            file.is_told |= written.is_err();
         }
         // One that could not be made its client asks about, or it is told when it is closed.
         written.err().inspect(|why| self.tell(&source, *why));

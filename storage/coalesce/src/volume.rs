@@ -170,7 +170,8 @@ impl Volume {
             let (data_at, end) = (growing.end_of(file, 0)?, growing.end_of(file, 1)?);
             let places = (0..growing.task_count(file)).map(|task| {
                 let place = (growing.place(file, task)?, growing.key(file, task)?);
-                Ok((place, lens.next().unwrap_or(0)))
+                let len = lens.next().or_else(|| is_new.then_some(0));
+                Ok((place, len.ok_or(Errno::IO)?))
             });
             let places = places.collect::<io::Result<Vec<_>>>()?;
             let rows = places.iter().map(|((place, _), len)| {

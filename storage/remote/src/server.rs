@@ -1,6 +1,6 @@
 //! The server's side: it serves one folder to the daemons that have the key.
 //!
-//! `connections` takes requests off a stream; `decode` checks them; `service` executes them. What
+//! `connections` takes requests off a stream; `received` checks them; `service` executes them. What
 //! must not happen twice is in the `ledger` before it begins, and `effects` and `doubts` find out
 //! what has become of it; `locks`, `grace`, and `deadlock` stand for the kernel's locks.
 

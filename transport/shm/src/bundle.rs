@@ -1,5 +1,5 @@
 //! The bundle of a session: files that its client makes, writes in order, and closes, without a
-//! request (`docs/protocol.md`, section 9).
+//! request (`docs/reference/protocol.md`, section 9).
 //!
 //! Two rings in the arena: the index log has records, the data log the bytes that they speak of, in
 //! the order of the records. The client is the only producer, the daemon the only consumer.

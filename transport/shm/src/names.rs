@@ -1,5 +1,5 @@
 //! The set of names that may be in coalesced folders, and when a name was last about to change
-//! (`docs/protocol.md`, section 9).
+//! (`docs/reference/protocol.md`, section 9).
 //!
 //! A client that [claims](Names::claim) the hash of a folder and a name knows that no file has this
 //! name: the daemon has put all names in before it allowed claims in the folder, and puts in each

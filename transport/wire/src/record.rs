@@ -1,5 +1,5 @@
 //! Records of a session's index log: what its client does to files without a request
-//! (`docs/protocol.md`, section 9).
+//! (`docs/reference/protocol.md`, section 9).
 
 use crate::{
     entry::Invalid,

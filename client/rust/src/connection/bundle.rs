@@ -284,6 +284,15 @@ impl Lease {
     pub(crate) fn path(&self) -> &[u8] {
         self.path.get(..self.len).unwrap_or_default()
     }
+
+    pub(crate) const fn is_used_up(&self) -> bool {
+        self.number == self.end
+    }
+
+    /// The folder, by whatever path.
+    const fn id(&self) -> (u64, u64, u64) {
+        (self.device, self.folder, self.key)
+    }
 }
 
 impl Leases {
@@ -295,6 +304,29 @@ impl Leases {
     pub(crate) fn named_by(&self, index: usize) -> Option<(u64, (u64, u64))> {
         let lease = self.all.get(index)?;
         Some((lease.key, (lease.device, lease.folder)))
+    }
+
+    /// The lease with the numbers that its folder has: a folder that several paths lead to has
+    /// several leases, and the daemon takes the numbers that it gave last.
+    pub(crate) fn numbered(&mut self, index: usize) -> Option<&mut Lease> {
+        let lease = self.all.get(index)?;
+        let (id, has_some) = (lease.id(), |lease: &Lease| !lease.is_used_up());
+        let has_them = |other: &Lease| other.id() == id && has_some(other);
+        let other = if has_some(lease) { None } else { self.all.iter().position(has_them) };
+        self.all.get_mut(other.unwrap_or(index))
+    }
+
+    /// After a lease was given numbers: those of its folder's others are no good any more.
+    pub(crate) fn outnumber(&mut self, index: usize) {
+        let Some(lease) = self.all.get(index).filter(|lease| !lease.is_used_up()) else {
+            return;
+        };
+        let id = lease.id();
+        for (_, other) in self.all.iter_mut().enumerate().filter(|(at, _)| *at != index) {
+            if other.id() == id {
+                other.number = other.end;
+            }
+        }
     }
 
     /// A place for another lease.

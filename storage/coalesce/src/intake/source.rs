@@ -145,7 +145,7 @@ impl Source {
 
     /// True if something is published that was not read.
     pub(super) fn has_news(&self) -> bool {
-        !self.is_broken && self.entry.shared().head() != self.index_read
+        self.entry.shared().head() != self.index_read
     }
 
     /// True if the multifile has all that is published.
@@ -175,7 +175,12 @@ impl Source {
         self.is_over = self.entry.is_over();
         let (head, logs) = (self.entry.shared().head(), self.entry.logs);
         let len = head.wrapping_sub(self.index_read);
-        if self.is_broken || len == 0 {
+        if len == 0 {
+            return Ok(());
+        }
+        if self.is_broken {
+            self.index_read = head;
+            self.refuse();
             return Ok(());
         }
         if len > logs.index_len {
@@ -288,13 +293,22 @@ impl Source {
         self.files.values_mut().filter(|file| was_full && is_empty(file)).for_each(|file| {
             file.since = now;
         });
-        self.entry.shared().release(self.index_read, self.data_tail);
+        if !self.is_broken {
+            self.entry.shared().release(self.index_read, self.data_tail);
+        }
     }
 
     /// Nothing more is taken from it.
     pub(super) fn break_off(&mut self) {
         self.is_broken = true;
         self.files.clear();
+        self.refuse();
+    }
+
+    /// Has its client told of all that it has published since. It waits for no room in its logs:
+    /// whatever of them it has filled is free.
+    fn refuse(&self) {
+        self.entry.shared().release(self.index_read, u64::MAX);
         self.entry.shared().owe(Errno::IO.raw_os_error().unsigned_abs());
     }
 }

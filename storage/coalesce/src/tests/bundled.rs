@@ -420,7 +420,14 @@ fn nonsense_in_a_bundle_harms_nobody_else() {
         let head = if rng.bool() { rng.u64(1..8 << 10) } else { rng.u64(..) };
         hostile.segment.shared().bundle.publish(head);
         all.world.check();
-        assert!(all.makers[1].segment.shared().bundle.take_error().is_some());
+        let bundle = &all.makers[1].segment.shared().bundle;
+        assert!(bundle.take_error().is_some());
+        // It goes on: it is told again, and waits for no room.
+        bundle.publish(head.wrapping_add(100));
+        all.world.check();
+        let bundle = &all.makers[1].segment.shared().bundle;
+        assert!(bundle.take_error().is_some());
+        assert_eq!(bundle.tails(), (head.wrapping_add(100), u64::MAX));
         all.write(0);
         all.restart(true);
         all.world.check();

@@ -367,7 +367,7 @@ impl<N: Network> Client<N> {
         if root.is_some_and(|root| root != welcome.root) {
             return Err(refused(
                 "the server has another root than this job began in; start `kakehi serve` with \
-                 the --root that it had, and then the received again",
+                 the --root that it had, and then the job again",
             ));
         }
         let boot = self.boot.replace(Some(welcome.boot));

@@ -3,13 +3,15 @@
 //!
 //! | request | seen before | done if | not done if |
 //! |---|---|---|---|
-//! | append | size | the whole record is in what the file has grown by | it can have no part of it
-//! | | collapse, insert | size | the size has changed by just that | the size is the same | |
-//! truncate, open that truncates | last change | | nothing has changed, or nothing is cut | |
-//! unlink, rmdir | inode of the name, its birth | the name is gone or another's | it is there | |
-//! rename | inode of the source, its birth | the target is that file | the source is still | | link
-//! | whether the name is taken | the name is the source's inode | the name is free | | mkdir,
-//! symlink, exclusive open | whether the name is taken | | the name is free |
+//! | append | size | the file has grown by it | it has no part of it |
+//! | collapse, insert | size | it has changed by just that | it is the same |
+//! | truncate | last change | | nothing has changed or is to be cut |
+//! | unlink, rmdir | inode of the name, birth | it is gone or another's | it is there |
+//! | rename | inode of the source, birth | the target is that file | the source is there |
+//! | link | is the name taken? | it is the source's inode | it is free |
+//! | mkdir, symlink, exclusive open | is the name taken? | | it is free |
+//!
+//! An open that truncates is a truncate, too.
 //!
 //! Whatever is neither has an unknown outcome: somebody else may have made that name, or written to
 //! that file. The size that tells of an append is the one it had before another client appended
