@@ -4,9 +4,9 @@
 //! The way of a request: a client's request reaches its local daemon as any other, which sees that
 //! its path or file is a remote one; `client/group` chooses the server; `client/requests`
 //! gives the request a number and a credit, sends it down the `line`, and keeps it until it is
-//! answered; at the server `server/connections` takes it off the stream, `server/received` checks it,
-//! and `server/service` executes it over the same `Storage` as a daemon does. `server/ledger` and
-//! `server/effects` see to it that what must not happen twice does not.
+//! answered; at the server `server/connections` takes it off the stream, `server/received` checks
+//! it, and `server/service` executes it over the same `Storage` as a daemon does. `server/ledger`
+//! and `server/effects` see to it that what must not happen twice does not.
 
 #![forbid(unsafe_code)]
 #![expect(private_bounds, reason = "only simulations have another network than `Dial`")]
