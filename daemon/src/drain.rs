@@ -269,7 +269,7 @@ async fn append_part<S: SessionStorage>(
     let descriptor = file.descriptor()?;
     let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
     let from = buffers(file, file.staged_ranges(position, len))?;
-    file.shared().write_begins(position, size);
+    file.shared().write_begins(position, size, len);
     let written = write_some(core, file, &descriptor.file, size, from).await;
     if written.is_err() {
         file.shared().no_write_begins();

@@ -150,7 +150,7 @@ impl OpenFile {
     /// Where the last append ends, if it is drained: others may have appended since.
     pub(crate) fn appended_to(&self) -> Option<u64> {
         let (link, log) = self.state.link().zip(self.state.log())?;
-        let (position, size) = link.shared.last_write()?;
+        let (position, size, _) = link.shared.last_write()?;
         size.checked_add(log.producer.head().checked_sub(position)?)
     }
 

@@ -165,12 +165,15 @@ async fn written<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) 
     let count = Consumer::resume(shared, log_len).runs(shared, log_len, &mut runs).unwrap_or(0);
     let nothing = Written::default();
     let Some(run) = runs.first().filter(|_| count > 0) else { return nothing };
-    let Some((position, size)) = shared.last_write() else { return nothing };
+    let Some((position, size, recorded)) = shared.last_write() else { return nothing };
     let Ok(descriptor) = file.descriptor() else { return nothing };
     let Ok(at) = core.storage.seek(&descriptor.file, SeekFrom::Current(0)).await else {
         return nothing;
     };
-    let len = plan::joined(runs, count, log_len);
+    let mut len = plan::joined(runs, count, log_len);
+    if run.file_at == APPEND && position == run.start {
+        len = len.min(recorded);
+    }
     let done = match run.file_at {
         _ if position != run.start => Ok(0),
         // An append moves the position to its end, from zero.

@@ -51,7 +51,7 @@ impl Client {
         }
         let size = self.storage.size_of(&open);
         open.position.set(if run.file_at == APPEND { 0 } else { run.file_at });
-        shared.write_begins(run.start, size);
+        shared.write_begins(run.start, size, run.len);
         if end == End::KilledBefore {
             return false;
         }

@@ -82,7 +82,7 @@ fn size_before_an_append_is_on_record() {
     for (position, size) in [(0, 6), (4, 10)] {
         client.stage_all(1, APPEND, b"word");
         client.flush(1);
-        assert_eq!(client.slot(1).last_write(), Some((position, size)));
+        assert_eq!(client.slot(1).last_write(), Some((position, size, 4)));
     }
     daemon.stop();
 }

@@ -349,7 +349,7 @@ fn kill_daemon(folder: &Folder, rng: &mut fastrand::Rng, round: usize, rules: &s
         let accepted = writer.accepted();
         records += accepted.len();
         // No error, and nothing left out.
-        assert!(status.success(), "{status}");
+        assert!(status.success(), "{status}: {:?}: {}", writer.kind, writer.said());
         assert_eq!(accepted.len() as u64, count);
         let missing = writer.missing(&accepted);
         assert!(missing.is_empty(), "{} of {}: {missing:?}", missing.len(), accepted.len());

@@ -92,6 +92,8 @@ struct AppendLine {
     /// Position of the write that may be under way, plus one; zero for none.
     position: AtomicU64,
     size: AtomicU64,
+    /// Bytes that the write is of: more may be staged behind them by the time it is looked at.
+    len: AtomicU64,
 }
 
 #[derive(Debug, Default)]

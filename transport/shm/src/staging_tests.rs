@@ -134,8 +134,8 @@ fn appends_stay_appends() {
     log.stage(APPEND, b"one ");
     log.stage(APPEND, b"two ");
     assert_eq!(log.drain(LEN), [Run { file_at: APPEND, start: 0, len: 8 }]);
-    log.slot.write_begins(8, 8);
-    assert_eq!(log.slot.last_write(), Some((8, 8)));
+    log.slot.write_begins(8, 8, 3);
+    assert_eq!(log.slot.last_write(), Some((8, 8, 3)));
 }
 
 /// Calls append to a log that is drained now and then, by few bytes and runs at a time.

@@ -83,10 +83,11 @@ pub(crate) fn write(
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
     // An append moves it to its end; a file that is short of a byte is not appended to by nothing.
     fs::seek(fd, SeekFrom::Start(0))?;
-    link.shared.write_begins(position, size);
+    let len = parts.iter().map(|part| part.len() as u64).sum();
+    link.shared.write_begins(position, size, len);
     let written = copy::write(fd, parts)? as u64;
     let end = fs::seek(fd, SeekFrom::Current(0))?;
-    link.shared.write_begins(position, end.saturating_sub(written));
+    link.shared.write_begins(position, end.saturating_sub(written), written);
     Ok(written)
 }
 
@@ -107,6 +108,13 @@ pub(crate) fn joined(runs: &[Run; 2], len: u64) -> Run {
     run
 }
 
+/// Bytes that the append is of which the daemon had begun when it died, if there is one.
+pub(crate) fn begun(link: Link, run: Run) -> Option<u64> {
+    let last = link.shared.last_write().filter(|_| run.file_at == APPEND)?;
+    let (position, _, len) = last;
+    (position == run.start).then_some(len.min(run.len))
+}
+
 /// Bytes of an append that the daemon had brought into the file when it died.
 ///
 /// # Errors
@@ -116,8 +124,8 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
     if run.file_at != APPEND {
         return Ok(0);
     }
-    let last = link.shared.last_write().filter(|(position, _)| *position == run.start);
-    let Some((_, before)) = last else { return Ok(0) };
+    let last = link.shared.last_write().filter(|(position, ..)| *position == run.start);
+    let Some((_, before, _)) = last else { return Ok(0) };
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
     let mut name = [0; 32];
     let reader = link_of(fd.as_raw_fd(), &mut name)

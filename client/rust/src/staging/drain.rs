@@ -148,7 +148,7 @@ fn write_oldest(
         append::write(link, run.start, parts, fd)?
     } else {
         fs::seek(fd, SeekFrom::Start(run.file_at))?;
-        link.shared.write_begins(run.start, 0);
+        link.shared.write_begins(run.start, 0, run.len);
         copy::write(fd, parts)? as u64
     };
     log.took(link, written, now().saturating_sub(began));
@@ -222,7 +222,9 @@ fn take_over_claim(link: Link, log: &Log, fd: BorrowedFd<'_>) -> io::Result<()> 
         let mut consumer = Consumer::resume(shared, log.producer.capacity());
         let mut runs = [Run::default(); 2];
         let count = consumer.runs(shared, u64::MAX, &mut runs).map_err(|_| Errno::IO)?;
-        let run = append::joined(&runs, log.producer.capacity());
+        let mut run = append::joined(&runs, log.producer.capacity());
+        // More may have been staged since the daemon began.
+        run.len = append::begun(link, run).unwrap_or(run.len);
         let done = if count > 0 { append::done(link, log, run, fd) } else { Ok(0) };
         // What is in doubt is given up, or it might be there twice; not what stands behind it.
         consumer.release(shared, consumer.tail() + done.unwrap_or(run.len));

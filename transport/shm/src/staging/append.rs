@@ -15,12 +15,13 @@ const NOWHERE: u64 = APPEND - 1;
 
 impl FileSlot {
     /// Records, before the bytes from `position` on are written, that they are; of an append, that
-    /// the file is `size` bytes long.
-    pub fn write_begins(&self, position: u64, size: u64) {
+    /// there are `len` of them, and the file is `size` bytes long.
+    pub fn write_begins(&self, position: u64, size: u64, len: u64) {
         // Not before `tail` has left the write recorded until now: whoever takes over in between
         // would take this size for that one's.
         fence(Ordering::Release);
         self.append.0.size.store(size, Ordering::Relaxed);
+        self.append.0.len.store(len, Ordering::Relaxed);
         self.append.0.position.store(position.wrapping_add(1), Ordering::Release);
     }
 
@@ -29,11 +30,14 @@ impl FileSlot {
         self.append.0.position.store(0, Ordering::Release);
     }
 
-    /// The last recorded write: its position, and, of an append, the file's size before it, bytes.
+    /// The last recorded write: its position, and, of an append, the file's size before it and its
+    /// length, bytes.
     #[must_use]
-    pub fn last_write(&self) -> Option<(u64, u64)> {
-        let position = self.append.0.position.load(Ordering::Acquire).checked_sub(1)?;
-        Some((position, self.append.0.size.load(Ordering::Relaxed)))
+    pub fn last_write(&self) -> Option<(u64, u64, u64)> {
+        let append = &self.append.0;
+        let position = append.position.load(Ordering::Acquire).checked_sub(1)?;
+        let [size, len] = [&append.size, &append.len].map(|word| word.load(Ordering::Relaxed));
+        Some((position, size, len))
     }
 }
 
