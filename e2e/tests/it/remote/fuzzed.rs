@@ -50,7 +50,15 @@ fn a_million_fuzzed_frames_neither_end_a_server_nor_make_it_grow() {
 fn neither_end_a_server_nor_make_it_grow(frames: u64) {
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
-    let fresh = open(&server);
+    // Its address is known before it has all that it goes on with.
+    let (mut fresh, mut looks) = (Vec::new(), 0);
+    let is_settled = wait_for(SOON, || {
+        let now = open(&server);
+        looks = if now == fresh { looks + 1 } else { 0 };
+        fresh = now;
+        looks > 20 && fresh.iter().all(|path| !path.ends_with("lock"))
+    });
+    assert!(is_settled, "{fresh:?}");
     serves_a_client(&folder, &server);
     let mut hostile = Hostile::new(&folder, &server);
     let [before, after] = [frames / 10, frames].map(|frames| {
