@@ -69,9 +69,11 @@ impl<'a, S: SessionStorage> LogClaim<'a, S> {
             if let Some(claim) = Self::try_new(file) {
                 return Some(claim);
             }
-            let Some(holder) = file.shared().drain_holder() else { continue };
-            if let Some(claim) = Self::take_over(core, file, holder, pause == PAUSES.1).await {
-                return Some(claim);
+            if let Some(holder) = file.shared().drain_holder() {
+                let is_late = pause == PAUSES.1;
+                if let Some(claim) = Self::take_over(core, file, holder, is_late).await {
+                    return Some(claim);
+                }
             }
             let is_ending = core.session(file.session).is_none_or(|session| session.is_ending());
             let held = core.handle.now().saturating_since(began);
