@@ -145,7 +145,7 @@ impl Pool {
         self.shared.lock().free.count()
     }
 
-    /// The memory all its buffers are in, for [`Engines::register`](crate::Engines::register).
+    /// The memory that all its buffers are in.
     #[must_use]
     pub fn memory(&self) -> Arc<dyn Memory> {
         Arc::clone(&self.shared.heap) as Arc<dyn Memory>
