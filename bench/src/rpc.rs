@@ -1,7 +1,7 @@
 //! `kakehi-bench rpc`: a client streams packets to a server that writes them, after chapter 3 of
 //! the 2024 thesis; what its one thread reaches, against what network and storage allow.
 //!
-//! What the rows and their yardsticks `limit` and `bound` are is told in docs/reference/bench.md.
+//! The rows and their yardsticks `limit` and `bound` are explained in docs/reference/bench.md.
 //!
 //! CPU time is here what the server's core was busy with, on which it is kept: a process is told
 //! its own time and that of the interrupts that found it running, but nobody's of those that found

@@ -1,7 +1,7 @@
 //! A server that many processes stream into: `kakehi run --remote` into `kakehi serve`, both as a
 //! user starts them, on one machine.
 //!
-//! What a server can reach at best, after chapter 3 of the 2024 thesis, follows from what as many
+//! The best that a server can reach, after chapter 3 of the 2024 thesis, follows from what as many
 //! processes stream into a program that drops everything, and from what they write to the file
 //! system itself:
 //!

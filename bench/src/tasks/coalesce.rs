@@ -40,7 +40,7 @@ pub(crate) struct Args {
     rank: Option<u32>,
 }
 
-/// What is done with each of the files.
+/// Call that a program makes on each of the files.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 enum Verb {
     Make,

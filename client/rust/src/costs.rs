@@ -30,7 +30,7 @@ impl Client {
         }
     }
 
-    /// What a KiB takes to the file system of `device`, ns.
+    /// Time that a KiB takes to the file system of `device`, ns.
     fn kib_ns(&'static self, device: u64) -> Option<u64> {
         self.job().and_then(|job| job.shared().costs.of(device)?.kib_ns)
     }

@@ -42,7 +42,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// What a write behind owes.
+    /// The error that a write behind owes.
     pub fn flush(&'static self, fd: RawFd) -> io::Result<()> {
         if self.is_unexamined(fd) {
             return Ok(());
@@ -246,7 +246,8 @@ impl Client {
 
     /// The last destructor has run: drains everything. What is opened or first written later is the
     /// kernel's if it is on this node; each write to a file of a server waits until it is done.
-    /// What another thread does not let go of, the daemon drains once the process has ended.
+    /// A file that another thread does not let go of is drained by the daemon, once the process has
+    /// ended.
     pub fn exiting(&'static self) {
         self.attention.note(Event::End);
         if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
