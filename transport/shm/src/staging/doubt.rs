@@ -157,6 +157,8 @@ mod tests {
     fn record_that_begins_as_somebody_elses_is_in_doubt() {
         assert_eq!(found(10, b"step 1 of A\n", b"step 1 of B\n"), Err(Errno::IO));
         assert_eq!(found(10, b"step", b"step 1 of B\n"), Err(Errno::IO));
+        // So the length is on record: here the rest was staged after the write had begun.
+        assert_eq!(found(10, b"step", b"step"), Ok(4));
         assert_eq!(found(10, b"A: step 1\n", b"B: step 1\n"), Ok(0));
     }
 
