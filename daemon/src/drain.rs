@@ -1,7 +1,8 @@
 //! Writing staged bytes to their file, one bounded unit at a time.
 //!
 //! A unit is what one look at a log finds, at most [`Log::unit_len`](crate::file::Log::unit_len)
-//! bytes. What one call has appended, if that is no more, is written by one call: others may append
+//! bytes. It ends at a multiple of [`Log::piece_len`](crate::file::Log::piece_len) in the file where
+//! more comes behind it, so that a file system gets whole blocks and stripes. What one call has appended, if that is no more, is written by one call: others may append
 //! to the file, too. Whoever waits for bytes drains them itself, in its own latency task
 //! ([`drain_to`]); all else is drained by throughput tasks that take files from a queue, fair by
 //! bytes between sessions; each device has its own ([`Lines`](crate::lines::Lines)). Both hold the
@@ -51,7 +52,7 @@ pub(crate) async fn drain_to<S: SessionStorage>(
     while !file.is_drained_to(position) {
         match file.try_turn() {
             // On the heap: requests that find nothing to drain stay small.
-            Some(turn) => drop(Box::pin(waited_unit(core, file, &turn)).await?),
+            Some(turn) => drop(Box::pin(waited_unit(core, file, &turn, position)).await?),
             None => file.turn_or_tail(position).await,
         }
     }
@@ -107,7 +108,7 @@ pub(crate) async fn drain_session<S: SessionStorage>(core: &Rc<Core<S>>, session
     let files: Vec<_> = session.files().into_iter().map(|file| (file.head(), file)).collect();
     // Where writes take their time, those of several files are under way together.
     for (head, file) in files.iter().filter(|(_, file)| file.staged() > 0) {
-        enqueue(core, file, *head);
+        enqueue_to(core, file, *head);
     }
     for (head, file) in &files {
         // What it is refused with is owed to the client.
@@ -116,12 +117,17 @@ pub(crate) async fn drain_session<S: SessionStorage>(core: &Rc<Core<S>>, session
 }
 
 /// Has a file drained in the background, up to `position`.
-pub(crate) fn enqueue<S: SessionStorage>(
+pub(crate) fn enqueue_to<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     position: u64,
 ) {
-    file.pace.want(position);
+    file.pace.wanted.set(position);
+    enqueue(core, file);
+}
+
+/// Has a file drained in the background, as far as there are whole pieces.
+pub(crate) fn enqueue<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     let device = file.identity.0;
     if core.lines.borrow_mut().push(device, file.session, file.slot) {
         core.handle.spawn(Class::Throughput, work(Rc::clone(core), device));
@@ -151,7 +157,7 @@ async fn background_unit<S: SessionStorage>(
     // Whoever has the turn, or the client, drains; what it leaves is found by the next tick.
     let Some(turn) = file.try_turn() else { return (0, false) };
     let Some(log) = LogClaim::in_background(core, file).await else { return (0, false) };
-    let len = unit(core, &log, &turn).await.unwrap_or(0);
+    let len = unit(core, &log, &turn, file.pace.wanted.get()).await.unwrap_or(0);
     drop((log, turn));
     (len, len > 0 && file.wants_drain())
 }
@@ -161,16 +167,19 @@ async fn waited_unit<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     turn: &Turn<S>,
+    position: u64,
 ) -> Result<u64, Errno> {
     let Some(log) = LogClaim::new(core, file).await else { return Ok(0) };
-    unit(core, &log, turn).await
+    unit(core, &log, turn, position).await
 }
 
-/// Writes the oldest staged bytes and releases them. Returns how many.
+/// Writes the oldest staged bytes and releases them: whole pieces of the file, and all that lies
+/// before `wanted`. Returns how many.
 async fn unit<S: SessionStorage>(
     core: &Rc<Core<S>>,
     log: &LogClaim<'_, S>,
     _: &Turn<S>,
+    wanted: u64,
 ) -> Result<u64, Errno> {
     debug_assert!(log.file().is_being_drained(), "the caller has the turn");
     let mut traced = core.node.trace.as_ref().map(|trace| (trace, Open::new()));
@@ -187,9 +196,12 @@ async fn unit<S: SessionStorage>(
     if let Some((_, open)) = &mut traced {
         open.issued_ns = now_ns();
     }
-    let runs = invariant!(some runs.get(..count), "no more runs are found than fit",
+    let runs = invariant!(some runs.get_mut(..count), "no more runs are found than fit",
         else return Err(Errno::IO));
-    let written = write_runs(core, log, runs).await;
+    // What a client drains itself ends wherever it does.
+    let is_clients = log.file().shared().is_drained_by_client();
+    let piece_len = if is_clients { 1 } else { log.file().log().piece_len() };
+    let written = write_runs(core, log, plan::whole_pieces(runs, piece_len, wanted)).await;
     let was_refused = log.file().pace.is_refused.replace(written.is_err());
     if let Err(error) = written {
         log.file().shared().owe(error.raw_os_error().unsigned_abs());

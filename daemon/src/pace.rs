@@ -40,7 +40,7 @@ pub(crate) fn marked<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>
 fn drain_much<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
     for file in session.files() {
         if file.pace.is_active.get() && file.has_much() {
-            drain::enqueue(core, &file, file.head());
+            drain::enqueue(core, &file);
         }
     }
 }
@@ -74,7 +74,7 @@ fn activate<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
         core.active.borrow_mut().push(Rc::clone(file));
     }
     if file.has_much() {
-        drain::enqueue(core, file, file.head());
+        drain::enqueue(core, file);
     }
     if !core.is_ticking.replace(true) {
         core.handle.spawn(Class::Latency, tick(Rc::clone(core)));
@@ -113,8 +113,10 @@ fn look<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
         if pace.is_refused.get() && !pace.is_retry_due() {
             return;
         }
-        if pace.seen.get() > file.tail() || file.has_much() {
-            drain::enqueue(core, file, file.head());
+        if pace.seen.get() > file.tail() {
+            drain::enqueue_to(core, file, pace.seen.get());
+        } else if file.has_much() {
+            drain::enqueue(core, file);
         }
         pace.seen.set(file.head());
         return;
@@ -134,5 +136,5 @@ fn look<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
 pub(crate) fn drain_what_has_much<S: SessionStorage>(core: &Rc<Core<S>>) {
     let has_much = |file: &&Rc<OpenFile<S>>| file.has_much() && !file.is_being_drained();
     let found: Vec<_> = core.active.borrow().iter().filter(has_much).map(Rc::clone).collect();
-    found.iter().for_each(|file| drain::enqueue(core, file, file.head()));
+    found.iter().for_each(|file| drain::enqueue(core, file));
 }

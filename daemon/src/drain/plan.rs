@@ -4,7 +4,7 @@
 //! that overlap keep the log's order, so that the last write wins as it did in the program. The
 //! log's order is all a plan must respect, since nothing of it is released before all is written.
 
-use shm::staging::Run;
+use shm::staging::{APPEND, Run};
 
 use crate::lines::UNIT_LEN;
 
@@ -70,6 +70,34 @@ pub(super) fn appends(runs: &[Run], log_len: u64) -> Vec<Run> {
         }
     }
     appends
+}
+
+/// The part of `runs` to write now: what lies before log position `wanted`, and whole pieces of
+/// `piece_len` bytes of the file. The last part of one waits for the rest of it, if that is to
+/// continue it; so `runs` is shortened in place.
+pub(super) fn whole_pieces(runs: &mut [Run], piece_len: u64, wanted: u64) -> &[Run] {
+    debug_assert!(piece_len > 0, "a piece has bytes");
+    let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return runs };
+    let (start, end) = (first.start, last.start + last.len);
+    let mut file_at = last.file_at.saturating_add(last.len);
+    let cut = end.saturating_sub(file_at % piece_len);
+    let is_wanted = wanted > cut.max(start) && wanted <= end;
+    if last.file_at == APPEND || is_wanted {
+        return runs;
+    }
+    let mut count = runs.len();
+    for run in runs.iter_mut().rev() {
+        if run.file_at.saturating_add(run.len) != file_at {
+            return runs;
+        }
+        if run.start < cut {
+            run.len = run.len.min(cut - run.start);
+            break;
+        }
+        file_at = run.file_at;
+        count -= 1;
+    }
+    if count == 0 && wanted > start { runs } else { runs.get(..count).unwrap_or_default() }
 }
 
 /// Bytes of the first of `count` runs, with the second one if that only goes on at the ring's
@@ -146,6 +174,29 @@ mod tests {
         assert_eq!(appends(&parted, 256), [run(100, 160), run(260, 9)]);
         let long = [run(0, UNIT_LEN), run(UNIT_LEN, 1)];
         assert_eq!(appends(&long, UNIT_LEN), long);
+    }
+
+    #[test]
+    fn a_unit_ends_with_a_piece_where_more_comes_behind_it() {
+        // Three runs of one stretch of the file, from 50 to 350, in the log from 0 to 300.
+        let stretch = runs(&[(50, 100), (150, 100), (250, 100)]);
+        for (wanted, expected) in [(0, 250), (250, 250), (251, 300), (300, 300), (900, 250)] {
+            let mut runs = stretch.clone();
+            let found = whole_pieces(&mut runs, 100, wanted);
+            assert_eq!(len_of(found), expected, "{wanted}");
+            assert!(found.iter().all(|run| run.len > 0), "{found:?}");
+        }
+        // A piece that is not whole waits, unless it is wanted; what is apart from it does not.
+        for (extents, wanted, expected) in [
+            (&[(10, 20), (30, 20)][..], 0, 0),
+            (&[(10, 20), (30, 20)], 1, 40),
+            (&[(0, 150), (200, 50), (250, 40)], 0, 240),
+            (&[(0, 150), (150, 20), (170, 10)], 0, 100),
+            (&[(u64::MAX, 50)], 0, 50),
+        ] {
+            let found = len_of(whole_pieces(&mut runs(extents), 100, wanted));
+            assert_eq!(found, expected, "{extents:?} {wanted}");
+        }
     }
 
     #[test]

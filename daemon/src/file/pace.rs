@@ -6,14 +6,9 @@ use shm::staging::DrainClaim;
 use storage::Storage;
 
 use super::OpenFile;
-use crate::lines::UNIT_LEN;
 
 /// Refused bytes are tried again every so many ticks: 100 ms.
 const RETRY_TICKS: u32 = 50;
-/// This much staged is drained at once, where the client does not drain a full log itself.
-const MUCH: u64 = UNIT_LEN;
-/// Or this part of the log.
-const MUCH_OF_LOG: u64 = 4;
 
 /// State that ticks keep of a file.
 #[derive(Debug, Default)]
@@ -23,8 +18,8 @@ pub(crate) struct Pace {
     pub(crate) seen: Cell<u64>,
     /// Ticks in a row that found the log empty.
     pub(crate) quiet_ticks: Cell<u32>,
-    /// Log position up to which the background shall drain.
-    wanted: Cell<u64>,
+    /// Log position up to which the background shall drain, however little that is.
+    pub(crate) wanted: Cell<u64>,
     /// Holder that kept the background from draining when it last tried.
     pub(crate) last_holder: Cell<Option<DrainClaim>>,
     /// The kernel has refused the oldest staged bytes when they were last tried.
@@ -34,11 +29,6 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Has the background drain up to `position`.
-    pub(crate) fn want(&self, position: u64) {
-        self.wanted.set(position);
-    }
-
     /// Counts a tick that finds refused bytes; whether they are to be tried again.
     pub(crate) fn is_retry_due(&self) -> bool {
         let ticks = self.refused_ticks.get() + 1;
@@ -49,13 +39,14 @@ impl Pace {
 }
 
 impl<S: Storage> OpenFile<S> {
-    /// True if so much is staged that it is drained whatever its age.
+    /// True if so much is staged that it is drained whatever its age, where the client does not
+    /// drain a full log itself.
     pub(crate) fn has_much(&self) -> bool {
         if self.shared().is_drained_by_client() || self.pace.is_refused.get() {
             return false;
         }
         let staged = self.staged();
-        staged >= MUCH || staged != 0 && staged >= self.log().len / MUCH_OF_LOG
+        staged != 0 && staged >= self.log().piece_len()
     }
 
     /// True if the background shall drain another unit.

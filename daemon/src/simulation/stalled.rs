@@ -45,7 +45,7 @@ fn devices_that_stand_still_hold_up_no_other() {
             let mut producer = Producer::new(LOG_LEN);
             producer.reserve(file.shared(), 0, LEN).expect("room");
             producer.publish(file.shared(), 0, LEN);
-            drain::enqueue(&core, &file, file.head());
+            drain::enqueue_to(&core, &file, file.head());
             file
         });
         files.collect::<Vec<_>>()
