@@ -11,13 +11,13 @@ mod flags;
 use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use client::Setting;
+use daemon::Memory;
 
 pub(crate) use self::flags::{Flags, Whom};
 pub(crate) use crate::environment::Environment;
 use crate::{
     coalesce::{self, Coalesced},
     failure::Failure,
-    machine,
     remote::{Maps, Servers},
     settings::{
         Cores, Engine, Idle, Level, Place, Policy, Rule, Rules, SETTINGS, Spread, Switch, View,
@@ -183,7 +183,7 @@ impl Config {
     }
 
     fn check(layers: Layers, environment: &Environment) -> Result<Self, Failure> {
-        let memory = || Size((machine::memory().usable() / MEMORY_SHARE) & !(MEMORY_GRAIN - 1));
+        let memory = || Size((Memory::find().usable() / MEMORY_SHARE) & !(MEMORY_GRAIN - 1));
         let mut rows = Rows { layers, rows: Vec::new() };
         // Only clients use these, and find them in their environment; here they are checked.
         let (maps, coalesced) = (rows.take_maps(environment)?, rows.take_coalesced(environment)?);

@@ -23,7 +23,6 @@ mod launch;
 mod library;
 mod loader;
 mod log;
-mod machine;
 mod manual;
 mod metrics;
 mod mount;

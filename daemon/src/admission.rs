@@ -18,6 +18,10 @@ const FILE_CREDIT_SHARE: u64 = 16;
 const FILE_PART: u64 = 4;
 /// A session gets no more than this part of the memory that is left, so that hundreds get some.
 const MEMORY_SHARE: u64 = 16;
+/// Longest arena of a session, bytes: so much its client can give out.
+const ARENA_MAX: u64 = 1 << 30;
+/// Growth of an arena leaves free this many times as much.
+const GROWTH_SHARE: u64 = 4;
 /// Least staging memory that a session works with, bytes: with less, none is let in.
 pub const STAGING_MIN: u64 = 256 << 10;
 
@@ -26,8 +30,10 @@ pub const STAGING_MIN: u64 = 256 << 10;
 pub(crate) struct Grant {
     /// Files registered at a time.
     pub(crate) file_credit: u32,
-    /// Length of the arena in bytes: a power of two.
+    /// Bytes of the arena that may be used: a power of two.
     pub(crate) arena_len: u64,
+    /// Bytes of address space for the arena, in which it may grow: a power of two.
+    pub(crate) arena_max: u64,
     /// Index of the executor that serves it.
     pub(crate) executor: usize,
 }
@@ -47,27 +53,30 @@ pub(crate) struct Admission {
     /// Set if there is twice the memory that as many sessions as there may be need at least.
     has_for_all: bool,
     fds: u64,
-    /// Most memory one session gets.
+    /// Most memory one session gets at first.
     staging: u64,
+    /// Most it may get as it grows.
+    arena_max: u64,
     seats: Seats,
 }
 
 impl Admission {
-    /// Everything is left: `memory` bytes, of which a session gets `staging`, `fds`
+    /// Everything is left: `memory` bytes, of which a session gets `staging` at first, `fds`
     /// descriptors, less what the daemon keeps for itself, and the seats.
     pub(crate) fn new(staging: u64, memory: u64, fds: u64, seats: Seats) -> Self {
         let sessions = vec![false; shm::SESSIONS_MAX];
         let has_for_all = memory >= 2 * sessions.len() as u64 * STAGING_MIN;
         let fds = fds.saturating_sub(FD_RESERVE);
-        Self { sessions, memory, has_for_all, fds, staging, seats }
+        let arena_max = floor_power_of_two((memory / MEMORY_SHARE).min(longest_segment()));
+        Self { sessions, memory, has_for_all, fds, staging, arena_max, seats }
     }
 
     /// Lets a session in and names it; `None` when something has run out.
     pub(crate) fn enter(&mut self) -> Option<(u32, Grant)> {
-        let needed = if self.has_for_all { self.free_count() * STAGING_MIN } else { 0 };
-        let share = (self.memory.saturating_sub(needed) / MEMORY_SHARE).max(STAGING_MIN);
+        let share = self.share().max(STAGING_MIN);
         let arena_len = floor_power_of_two(self.staging.min(share));
-        let mut grant = Grant { file_credit: self.file_credit(), arena_len, executor: 0 };
+        let (file_credit, arena_max) = (self.file_credit(), arena_len.max(self.arena_max));
+        let mut grant = Grant { file_credit, arena_len, arena_max, executor: 0 };
         let fds = self.fds.checked_sub(grant.fds())?;
         if arena_len < STAGING_MIN || arena_len > self.memory {
             return None;
@@ -79,6 +88,21 @@ impl Admission {
         grant.executor = self.seats.take();
         debug_assert!(grant.arena_len.is_power_of_two(), "logs and windows tile the arena");
         Some((u32::try_from(id).ok()?, grant))
+    }
+
+    /// Makes an arena as long as there is memory for, of which `free` bytes may be used now.
+    pub(crate) fn grow(&mut self, grant: &mut Grant, free: u64) {
+        let more = self.share().min(free / GROWTH_SHARE);
+        let len = floor_power_of_two(grant.arena_len + more).min(grant.arena_max);
+        debug_assert!(len >= grant.arena_len, "an arena only grows");
+        self.memory -= len - grant.arena_len;
+        grant.arena_len = len;
+    }
+
+    /// Memory that one session may take of what is left.
+    fn share(&self) -> u64 {
+        let needed = if self.has_for_all { self.free_count() * STAGING_MIN } else { 0 };
+        self.memory.saturating_sub(needed) / MEMORY_SHARE
     }
 
     /// Files of this machine that the next session may have open at a time.
@@ -114,6 +138,13 @@ impl Admission {
     pub(crate) fn session_count(&self) -> usize {
         self.sessions.iter().filter(|used| **used).count()
     }
+}
+
+/// Bytes that every process of the job can map, and the daemon may give a segment.
+fn longest_segment() -> u64 {
+    let is_free = getrlimit(Resource::As).current.is_none();
+    let longest = getrlimit(Resource::Fsize).current.map_or(ARENA_MAX, |len| len / 2);
+    if is_free { longest.min(ARENA_MAX) } else { 0 }
 }
 
 fn floor_power_of_two(len: u64) -> u64 {
@@ -157,7 +188,8 @@ mod tests {
     fn memory_bounds_sessions() {
         let mut admission = admission(MIB, 2 * STAGING_MIN + 100, 1 << 20);
         let (first, grant) = admission.enter().expect("room");
-        assert_eq!(grant, Grant { file_credit: 256, arena_len: STAGING_MIN, executor: 0 });
+        let (arena_len, arena_max) = (STAGING_MIN, STAGING_MIN);
+        assert_eq!(grant, Grant { file_credit: 256, arena_len, arena_max, executor: 0 });
         assert!(admission.enter().is_some());
         assert_eq!(admission.enter(), None);
         admission.leave(first, grant);
@@ -171,6 +203,27 @@ mod tests {
         assert!(entered.len() >= 100, "{}", entered.len());
         let granted: u64 = entered.iter().map(|(_, grant)| grant.arena_len).sum();
         assert!((128 * MIB..=256 * MIB).contains(&granted), "{granted}");
+    }
+
+    #[test]
+    fn arenas_grow_by_what_is_left_and_free() {
+        let mut admission = admission(32 * MIB, 16 << 30, 1 << 20);
+        let (free, before) = (64 << 30, admission.memory);
+        let (_, mut first) = admission.enter().expect("room");
+        assert_eq!((first.arena_len, first.arena_max), (32 * MIB, 1 << 30));
+        admission.grow(&mut first, 0);
+        assert_eq!(first.arena_len, 32 * MIB, "nothing is free");
+        admission.grow(&mut first, 1 << 30);
+        assert_eq!(first.arena_len, 256 * MIB, "a quarter is taken");
+        admission.grow(&mut first, free);
+        assert_eq!(first.arena_len, 1 << 30);
+        let mut rest = vec![first];
+        while let Some((_, mut grant)) = admission.enter() {
+            admission.grow(&mut grant, free);
+            rest.push(grant);
+        }
+        assert_eq!(rest.len(), shm::SESSIONS_MAX);
+        assert_eq!(admission.memory, before - rest.iter().map(|one| one.arena_len).sum::<u64>());
     }
 
     #[test]

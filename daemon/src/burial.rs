@@ -31,7 +31,7 @@ async fn last_rites<S: SessionStorage>(core: Rc<Core<S>>, session: Rc<Session<S>
     core.node.clients.bundles.end(session.id);
     core.node.count_ended(core.index, &session.count_up());
     core.remove(session.id);
-    let (id, grant) = (session.id, session.grant);
+    let (id, grant) = (session.id, session.grant.get());
     drop(session);
     core.node.leave(id, grant);
 }

@@ -279,8 +279,8 @@ fn make(
     rank: Option<u32>,
     grant: Grant,
 ) -> io::Result<Newcomer> {
-    let arena_len = usize::try_from(grant.arena_len).map_err(io::Error::other)?;
-    let (segment, segment_fd) = Segment::create(arena_len)?;
+    let arena_max = usize::try_from(grant.arena_max).map_err(io::Error::other)?;
+    let (segment, segment_fd) = Segment::create(arena_max)?;
     let socket = socket.try_clone()?;
     Ok(Newcomer { id, rank, grant, segment, segment_fd, socket, process })
 }

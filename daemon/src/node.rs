@@ -1,6 +1,7 @@
 //! State shared by the executors of a daemon, and messages between them.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     sync::{
         Arc, Mutex, OnceLock,
@@ -16,6 +17,7 @@ use shm::{Board, JobShared, Ready};
 
 use crate::{
     admission::{Admission, Grant},
+    memory,
     registry::Registry,
     remote_status::{Listening, RemoteStatus},
     samples::Samples,
@@ -214,6 +216,14 @@ impl Node {
 
     pub(crate) fn session_count(&self) -> usize {
         lock(&self.admission).session_count()
+    }
+
+    /// Makes the arena of a session as long as there is memory for; returns its length, bytes.
+    pub(crate) fn grow(&self, grant: &Cell<Grant>) -> u64 {
+        let (free, mut grown) = (memory::free(), grant.get());
+        lock(&self.admission).grow(&mut grown, free);
+        grant.set(grown);
+        grown.arena_len
     }
 
     /// Takes back what a session was granted, and tells who waits for the last.

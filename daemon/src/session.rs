@@ -39,7 +39,7 @@ pub(crate) struct Session<S: Storage> {
     pub(crate) id: u32,
     /// The client's number in its parallel job.
     pub(crate) rank: Option<u32>,
-    pub(crate) grant: Grant,
+    pub(crate) grant: Cell<Grant>,
     pub(crate) segment: Arc<Segment>,
     pub(crate) peer: Box<dyn Peer<S::File>>,
     pub(crate) totals: RefCell<Totals>,
@@ -75,7 +75,7 @@ impl<S: Storage> Session<S> {
         Self {
             id,
             rank,
-            grant,
+            grant: Cell::new(grant),
             segment,
             peer,
             totals: RefCell::new(Totals::of_session()),
@@ -170,7 +170,7 @@ impl<S: Storage> Session<S> {
 
     /// True if one more file of this machine is within the session's credit.
     pub(crate) fn may_hold_one_more(&self) -> bool {
-        self.descriptor_count.get() < self.grant.file_credit
+        self.descriptor_count.get() < self.grant.get().file_credit
     }
 
     /// Marks the session as ending; `false` when it was already.

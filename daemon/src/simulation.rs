@@ -134,7 +134,7 @@ impl Simulation {
     fn connect(&mut self, index: u64) {
         let wire = Rc::new(Wire::default());
         let (core, session) = self.enter(&wire);
-        let (id, grant) = (session.id, session.grant);
+        let (id, grant) = (session.id, session.grant.get());
         let segment = Arc::clone(&session.segment);
         let rng = self.rng.fork();
         let watch = Rc::clone(&wire);

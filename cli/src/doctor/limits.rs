@@ -1,8 +1,9 @@
 //! Probes of what this process may use: memory, descriptors, cores.
 
+use daemon::Memory;
 use rustix::{process::Resource, thread::CpuSet};
 
-use crate::{config::Config, finding::Finding, machine, size::Size};
+use crate::{config::Config, finding::Finding, size::Size};
 
 /// The daemon has a descriptor for each file of all programs.
 const OPEN_FILES_MIN: u64 = 4096;
@@ -70,7 +71,7 @@ fn number(core: usize) -> Option<u32> {
 
 pub(super) fn memory(config: &Config) -> Finding {
     const NAME: &str = "memory";
-    let memory = machine::memory();
+    let memory = Memory::find();
     let total = Size(memory.total).approximate();
     let found = match memory.limit {
         Some(limit) => format!("{} of {total} (control group)", Size(limit).approximate()),

@@ -37,7 +37,7 @@ impl Arena {
         Self { used, blocks: blocks_of(len), populated: 0, lent, lent_blocks: 0 }
     }
 
-    /// Makes an empty one that of an arena of `len` bytes.
+    /// Makes it that of an arena of `len` bytes, which is no shorter.
     pub(crate) fn cover(&mut self, len: u64) {
         self.blocks = blocks_of(len);
     }
@@ -107,6 +107,12 @@ impl Arena {
         }
         self.populated = end;
         Some((start, end - start))
+    }
+
+    /// What lies from `at` on has no memory behind it any more.
+    pub(crate) fn untouch(&mut self, at: u64) {
+        debug_assert!(at % BLOCK == 0, "ranges are of whole blocks");
+        self.populated = self.populated.min(at);
     }
 
     fn is_used(&self, block: u64) -> bool {
@@ -208,6 +214,8 @@ mod tests {
         let mut arena = Arena::new(1 << 20);
         assert_eq!(arena.untouched(0, 65536), Some((0, 65536)));
         assert_eq!(arena.untouched(0, 65536), None);
+        assert_eq!(arena.untouched(0, 131_072), Some((65536, 65536)));
+        arena.untouch(65536);
         assert_eq!(arena.untouched(0, 131_072), Some((65536, 65536)));
     }
 }

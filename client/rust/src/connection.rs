@@ -48,6 +48,7 @@ use crate::{
     clock::now,
     config::Config,
     host::Host,
+    memory::{Growth, arena_max},
     mount_namespace,
     passing::send_with,
     patience::{Patience, look},
@@ -96,6 +97,7 @@ pub(crate) struct Connection {
     pub(crate) slots: &'static Lock<Slots>,
     pub(crate) arena: &'static Lock<Arena>,
     pub(crate) bundle: &'static Lock<Bundle>,
+    pub(crate) growth: Growth,
     /// Where the block lies that files without room of their own take turns with.
     pub(crate) block: Lock<u64>,
     lanes: &'static [Lock<Requester>; LANES],
@@ -176,11 +178,11 @@ impl Connection {
         recorder: &'static Recorder,
         place: &'static Once<Self>,
     ) -> Result<&'static Self, Failure> {
-        let fence_timeout = config.fence_timeout;
         let Greeted { met, sight } = greeted;
         let dial::Met { socket, daemon, welcome, segments: [session, job] } = met;
         let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;
-        let session = Session::open(session).map_err(|_| Failure::Unreachable)?;
+        let session = Session::open(session, arena_max(welcome.arena_len));
+        let session = session.map_err(|_| Failure::Unreachable)?;
         let job = Job::open(job).map_err(|_| Failure::Unreachable)?;
         tables.slots.lock().map_err(|_| Failure::Unreachable)?.credit(welcome.file_credit);
         let arena_len = welcome.arena_len.min(session.arena().len() as u64);
@@ -194,6 +196,7 @@ impl Connection {
             slots: &tables.slots,
             arena: &tables.arena,
             bundle: &tables.bundle,
+            growth: Growth::new(arena_len),
             block: Lock::new(block),
             lanes: &tables.lanes,
             held_count: AtomicUsize::new(0),
@@ -209,7 +212,7 @@ impl Connection {
             lost: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             lingering: Once::new(),
-            fence_timeout,
+            fence_timeout: config.fence_timeout,
             patience: Patience::new(),
             recorder,
         });

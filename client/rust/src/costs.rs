@@ -13,7 +13,7 @@ use crate::{
 /// memory and to drain it takes up to 5 us where every core is busy; a file system on the same
 /// node, which uses these cores itself, gained nothing at 3 us.
 const SLOW_KIB_NS: u64 = 8_000;
-/// The same with memory for a whole burst: the program goes on long before that is drained.
+/// The same with memory granted for a whole burst: the program goes on long before that is drained.
 const SLOW_KIB_OF_BURST_NS: u64 = 3_000;
 /// A KiB that takes less ends staging even where there is room, ns.
 const FAST_KIB_NS: u64 = 1_000;
@@ -55,7 +55,7 @@ impl Locked {
             return false;
         }
         let log_len = self.log_len();
-        let fits = log_len / 2 >= len && is_slow(kib_ns, log_len);
+        let fits = log_len / 2 >= len && is_slow(kib_ns, self.granted_len().min(log_len));
         self.writes.stage_large(fits);
         fits
     }
@@ -73,6 +73,13 @@ impl Locked {
             connection.arena.lock().map_or(0, |arena| arena.share(LARGE_SHARE))
         });
         has.max(may_have)
+    }
+
+    /// Length of the log that the memory granted at first has room for.
+    fn granted_len(&self) -> u64 {
+        self.client
+            .connected()
+            .map_or(u64::MAX, |connection| connection.growth.granted / LARGE_SHARE)
     }
 
     /// Others have the file open, or will not see what is staged.

@@ -10,9 +10,37 @@
 //! request of the program asks for, and only until that is answered. One that does not keep to that
 //! changes bytes of the program's, which are copied and never looked at here.
 
-use core::{ops::Range, ptr, sync::atomic::AtomicU8};
+use core::{
+    ops::Range,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicU8, Ordering},
+};
+
+use rustix::process::{Resource, getrlimit};
+use wire::Request;
 
 use crate::{arena::BLOCK, client::Client, connection::Connection};
+
+/// How far the arena has grown.
+pub(crate) struct Growth {
+    /// Bytes that were granted at first.
+    pub(crate) granted: u64,
+    /// More has been granted.
+    is_over: AtomicBool,
+}
+
+impl Growth {
+    pub(crate) const fn new(granted: u64) -> Self {
+        Self { granted, is_over: AtomicBool::new(false) }
+    }
+}
+
+/// Bytes of an arena to map, of which `granted` are granted at first: no more where the program's
+/// address space is limited, for it may need all of that.
+pub(crate) fn arena_max(granted: u64) -> usize {
+    let most = getrlimit(Resource::As).current.map_or(u64::MAX, |_| granted);
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
 
 impl Client {
     /// At least `len` bytes of what is shared with the daemon, at the start of a page, with any
@@ -53,6 +81,31 @@ impl Connection {
         let arena = self.session.arena();
         let at = address.checked_sub(arena.as_ptr().addr())?;
         (at.checked_add(len)? <= arena.len()).then_some(at as u64)
+    }
+
+    /// Makes the arena as long as there is memory for, once.
+    pub(crate) fn grow(&self) {
+        let most = self.session.arena().len() as u64;
+        if most <= self.growth.granted || self.growth.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Ok(Ok(len)) = self.call(Request::Grow) {
+            self.growth.is_over.store(len > self.growth.granted, Ordering::Relaxed);
+            if let Ok(mut arena) = self.arena.lock() {
+                arena.cover(len.clamp(self.growth.granted, most));
+            }
+        }
+    }
+
+    /// Gives back the memory of `len` bytes at `at`, as far as it was not granted at first.
+    pub(crate) fn give_memory(&self, at: u64, len: u64) {
+        let grown = at.max(self.growth.granted)..at.saturating_add(len);
+        if let Some(range) = within(grown.clone()).filter(|range| !range.is_empty()) {
+            self.session.release(range.start, range.len());
+            if let Ok(mut arena) = self.arena.lock() {
+                arena.untouch(grown.start);
+            }
+        }
     }
 
     /// Has memory behind the blocks of `len` bytes that start at `at`, as far as nobody has touched

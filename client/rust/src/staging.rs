@@ -307,6 +307,7 @@ pub(crate) fn lengthen(file: &mut OpenFile) {
     if !log.is_own() && log.producer.capacity() > DAEMONS_LEN {
         return;
     }
+    link.connection.grow();
     let len = largest_log(link.connection, LARGE_SHARE);
     if len > log.producer.capacity() {
         log.drains = Drains::AtDaemon;
@@ -449,6 +450,9 @@ pub(crate) fn place(link: Link, log: &Log, position: u64, len: u64) -> Option<&'
 /// A log that the client drains or the daemon, as suits the file: a small one is better than none.
 fn new_log(connection: &Connection, file: &OpenFile) -> Option<Log> {
     let drains = file.drains();
+    if file.writes == Writes::Large {
+        connection.grow();
+    }
     let (len, part) = match drains {
         Drains::Here => (OWN_LEN, OWN_SHARE),
         _ if file.writes == Writes::Large => (u64::MAX, LARGE_SHARE),
@@ -488,6 +492,7 @@ pub(crate) fn log_of(
 }
 
 fn give_log(connection: &Connection, log: &Log) {
+    connection.give_memory(log.at, log.producer.capacity());
     if let Ok(mut arena) = connection.arena.lock() {
         arena.give(log.at, log.producer.capacity());
     }

@@ -30,7 +30,8 @@ const HANG: Duration = Duration::from_secs(60);
 
 fn session() -> (Rc<Session<SimStorage>>, Arc<Segment>) {
     let segment = Arc::new(Segment::create(ARENA_LEN).expect("memfd").0);
-    let grant = Grant { file_credit: 1, arena_len: ARENA_LEN as u64, executor: 0 };
+    let arena_len = ARENA_LEN as u64;
+    let grant = Grant { file_credit: 1, arena_len, arena_max: arena_len, executor: 0 };
     let peer = Box::new(WireEnd(Rc::new(Wire::default())));
     (Rc::new(Session::new(0, None, grant, Arc::clone(&segment), peer)), segment)
 }

@@ -94,7 +94,7 @@ impl Client {
         let socket = dial(folder);
         let (welcome, fds) = greet(&socket, Greeting::new(Role::Client));
         welcome.session.expect("let in");
-        let session = Session::open(&fds[0]).expect("sealed");
+        let session = Session::open(&fds[0], usize::MAX).expect("sealed");
         let job = Job::open(&fds[1]).expect("sealed");
         let lanes = (0..shm::LANES).map(|_| Requester::new()).collect();
         Self { socket, welcome, session, job, lanes, files: vec![None; shm::FILES] }

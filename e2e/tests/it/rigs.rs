@@ -296,6 +296,34 @@ fn large_writes_are_staged_where_the_file_system_is_slower_than_a_copy() {
     assert_eq!(said["bytes_undelegated"]["large"], 48 << 20, "{said:#}");
 }
 
+/// The memory for it comes when it is asked for, and goes when the file is closed.
+#[test]
+fn memory_for_a_burst_is_had_by_demand_and_given_back() {
+    const MEGABYTES: u64 = 64;
+    let folder = Folder::new();
+    let Some(rig) = Rig::start(&folder, "slowfs", "--bandwidth 50") else { return };
+    let file = rig.make("files").join("file");
+    for (memory, is_enough) in [("4GiB", true), ("64MiB", false)] {
+        let mut command = kakehi_run(&folder, &[]);
+        command.env("KAKEHI_MEMORY", memory).arg(program("burst")).arg(&file);
+        let output = run(command.arg(MEGABYTES.to_string()), TIME_MAX);
+        assert!(output.status.success(), "{memory}: {output:?}");
+        let said = text(&output.stdout);
+        let said: Vec<u64> =
+            said.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+        let [took_ms, before_kb, after_kb] = said[..] else { panic!("{said:?}") };
+        // The file system takes 1.3 s for them.
+        assert_eq!(took_ms < 600, is_enough, "{memory}: {said:?}");
+        assert_eq!(before_kb > MEGABYTES << 9, is_enough, "{memory}: {said:?}");
+        assert!(after_kb < 33 << 10, "{memory}: {said:?}");
+        let found = fs::read(&file).expect("a file");
+        assert_eq!(found.len() as u64, MEGABYTES << 20);
+        let is_right = |(at, byte): (usize, &u8)| usize::from(*byte) == (at >> 20) % 251;
+        assert!(found.iter().enumerate().all(is_right), "{memory}");
+    }
+    rig.stop();
+}
+
 /// A write past the page cache is staged, and has the results and the bytes it has natively.
 #[test]
 fn direct_writes_are_delegated_and_end_as_they_do_natively() {

@@ -69,15 +69,24 @@ impl Mapping {
     ///
     /// `EINVAL` when it is not sealed against resizing; else as `fcntl`, `fstat`, `mmap` give them.
     pub fn open(fd: impl AsFd) -> io::Result<Self> {
-        Self::open_as(fd, SHARED)
+        Self::open_as(fd, SHARED, usize::MAX)
     }
 
-    fn open_as(fd: impl AsFd, access: ProtFlags) -> io::Result<Self> {
+    /// As [`open`](Self::open), of its first `len_max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_start(fd: impl AsFd, len_max: usize) -> io::Result<Self> {
+        Self::open_as(fd, SHARED, len_max)
+    }
+
+    fn open_as(fd: impl AsFd, access: ProtFlags, len_max: usize) -> io::Result<Self> {
         if !fcntl_get_seals(&fd)?.contains(FIXED) {
             return Err(Errno::INVAL);
         }
         let len = usize::try_from(fstat(&fd)?.st_size).map_err(|_| Errno::OVERFLOW)?;
-        Self::map(fd, len, access)
+        Self::map(fd, len.min(len_max), access)
     }
 
     fn map(fd: impl AsFd, len: usize, access: ProtFlags) -> io::Result<Self> {
@@ -125,6 +134,20 @@ impl Mapping {
         }
     }
 
+    /// Gives back the memory behind these bytes, which are zeros then. Whole pages are meant. Best
+    /// effort.
+    pub fn release(&self, at: usize, len: usize) {
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return;
+        }
+        // SAFETY: `at` lies in the mapping.
+        let start = unsafe { self.base.add(at) };
+        // SAFETY: the range stays mapped; its bytes become zeros, as any writer may make them.
+        match unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxRemove) } {
+            Ok(()) | Err(_) => {}
+        }
+    }
+
     /// Says whether a child of `fork` has these bytes mapped, too; at first it has. Whole pages are
     /// meant. Best effort: it fails where the kernel has no room for another mapping.
     pub fn inherit(&self, at: usize, len: usize, is_inherited: bool) {
@@ -157,7 +180,7 @@ impl ReadOnly {
     ///
     /// As [`Mapping::open`].
     pub fn open(fd: impl AsFd) -> io::Result<Self> {
-        Mapping::open_as(fd, ProtFlags::READ).map(Self)
+        Mapping::open_as(fd, ProtFlags::READ, usize::MAX).map(Self)
     }
 
     /// Length in bytes.

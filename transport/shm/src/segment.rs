@@ -182,13 +182,13 @@ impl Session {
         Ok((Self(mapping), fd))
     }
 
-    /// Maps a segment the daemon created.
+    /// Maps a segment the daemon created, with at most `arena_max` bytes of its arena.
     ///
     /// # Errors
     ///
     /// `EINVAL` when it is too short or not sealed; else as [`Mapping::open`].
-    pub fn open(fd: impl AsFd) -> io::Result<Self> {
-        let mapping = Mapping::open(fd)?;
+    pub fn open(fd: impl AsFd, arena_max: usize) -> io::Result<Self> {
+        let mapping = Mapping::open_start(fd, Self::ARENA_AT.saturating_add(arena_max))?;
         if mapping.len() < Self::ARENA_AT {
             return Err(Errno::INVAL);
         }
@@ -233,6 +233,11 @@ impl Session {
     /// Takes memory for `len` bytes of the arena from `at` on; see [`Mapping::populate`].
     pub fn populate(&self, at: usize, len: usize) {
         self.0.populate(Self::ARENA_AT.saturating_add(at), len);
+    }
+
+    /// Gives back the memory of `len` bytes of the arena from `at` on; see [`Mapping::release`].
+    pub fn release(&self, at: usize, len: usize) {
+        self.0.release(Self::ARENA_AT.saturating_add(at), len);
     }
 
     /// Says whether children get `len` bytes of the arena from `at` on; see [`Mapping::inherit`].
@@ -309,8 +314,9 @@ mod tests {
     #[test]
     fn both_sides_see_one_segment() {
         let (ours, fd) = Session::create(1 << 20).expect("memfd");
-        let theirs = Session::open(&fd).expect("sealed");
+        let theirs = Session::open(&fd, usize::MAX).expect("sealed");
         assert_eq!(theirs.arena().len(), 1 << 20);
+        assert_eq!(Session::open(&fd, 4096).expect("sealed").arena().len(), 4096);
 
         ours.arena()[5].store(7, Ordering::Relaxed);
         assert!(ours.shared().mark_dirty(200));
@@ -319,6 +325,8 @@ mod tests {
         assert_eq!(theirs.arena()[5].load(Ordering::Relaxed), 7);
         assert_eq!(theirs.shared().take_dirty(3), 1 << (200 - 192));
         assert_eq!(theirs.shared().take_dirty(3), 0);
+        ours.release(0, PAGE);
+        assert_eq!(theirs.arena()[5].load(Ordering::Relaxed), 0);
         assert_eq!(theirs.buffer(LANES - 1).len(), LANE_BUFFER_LEN);
         assert!(theirs.buffer(LANES).is_empty());
     }
@@ -328,7 +336,7 @@ mod tests {
         let fd = rustix::fs::memfd_create(c"open", rustix::fs::MemfdFlags::ALLOW_SEALING)
             .expect("memfd");
         rustix::fs::ftruncate(&fd, 64 << 20).expect("memfd");
-        assert_eq!(Session::open(&fd).map(drop), Err(Errno::INVAL));
+        assert_eq!(Session::open(&fd, 0).map(drop), Err(Errno::INVAL));
         assert_eq!(Job::open(&fd).map(drop), Err(Errno::INVAL));
     }
 

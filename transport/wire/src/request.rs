@@ -466,6 +466,8 @@ requests! {
     /// Says to a server of remote files, after a new connection, that all locks have been asked for
     /// again.
     Reclaimed = 43, "reclaimed", once, session, anywhere;
+    /// Makes the arena as long as there is memory for; completes with its length.
+    Grow = 44, "grow", once, session, here;
 }
 
 #[cfg(test)]

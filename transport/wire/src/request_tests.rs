@@ -49,6 +49,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::FindData { file: 42, at: 43 },
         Request::FindHole { file: 44, at: 45 },
         Request::Reclaimed,
+        Request::Grow,
     ]
 }
 
@@ -70,7 +71,7 @@ fn entries_that_look_different_have_another_version() {
     let fingerprint = words.fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
         (hash ^ word).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((crate::VERSION, fingerprint), (13, 0x7d60_bfde_ec66_59f4));
+    assert_eq!((crate::VERSION, fingerprint), (14, 0x40c4_4654_9ced_6a95));
 }
 
 #[test]

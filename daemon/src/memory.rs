@@ -1,0 +1,144 @@
+//! Memory of this machine, and how much of it the job's control group leaves to us.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Bytes of memory: what is there, and what we may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// All of the machine's.
+    pub total: u64,
+    /// Missing when no control group limits us.
+    pub limit: Option<u64>,
+}
+
+impl Memory {
+    /// Finds both.
+    #[must_use]
+    pub fn find() -> Self {
+        let system = rustix::system::sysinfo();
+        let total = system.totalram.saturating_mul(system.mem_unit.into());
+        let limits = own_groups().filter_map(|group| group.limit());
+        // Version 1 states "no limit" as a number beyond all memory.
+        let limit = limits.min().filter(|limit| *limit < total);
+        Self { total, limit }
+    }
+
+    /// What we may use.
+    #[must_use]
+    pub fn usable(self) -> u64 {
+        self.limit.map_or(self.total, |limit| limit.min(self.total))
+    }
+}
+
+/// Bytes that may be used now without taking anything from anybody but the page cache.
+pub(crate) fn free() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = field(&machine, "MemAvailable:").unwrap_or(0).saturating_mul(1 << 10);
+    own_groups().filter_map(|group| group.free()).fold(machine, u64::min)
+}
+
+/// A control group that counts memory.
+struct Group {
+    folder: PathBuf,
+    files: &'static Files,
+}
+
+/// Names that a version of control groups gives its files, and lines of them.
+struct Files {
+    limit: &'static str,
+    used: &'static str,
+    cached: [&'static str; 2],
+}
+
+const VERSION_1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: ["total_inactive_file", "total_active_file"],
+};
+const VERSION_2: Files =
+    Files { limit: "memory.max", used: "memory.current", cached: ["inactive_file", "active_file"] };
+
+impl Group {
+    fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.folder.join(name)).ok()
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.read(self.files.limit)?.trim().parse().ok()
+    }
+
+    /// What its limit leaves, if it has one.
+    fn free(&self) -> Option<u64> {
+        let (limit, used) = (self.limit()?, self.read(self.files.used)?.trim().parse().ok()?);
+        let counts = self.read("memory.stat").unwrap_or_default();
+        let cached = self.files.cached.iter().filter_map(|name| field(&counts, name)).sum();
+        Some(limit.saturating_sub(used).saturating_add(cached).min(limit))
+    }
+}
+
+/// The number behind `name` on a line of its own.
+fn field(lines: &str, name: &str) -> Option<u64> {
+    let mut words = lines.lines().map(str::split_whitespace);
+    words.find_map(|mut words| (words.next() == Some(name)).then(|| words.next())?)?.parse().ok()
+}
+
+/// Our control group and its parents.
+fn own_groups() -> impl Iterator<Item = Group> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups_of(&groups, Path::new("/sys/fs/cgroup")).into_iter()
+}
+
+/// The groups that `lines` name, and their parents, of either version.
+fn groups_of(lines: &str, root: &Path) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for line in lines.lines() {
+        let Some((controllers, path)) = line.split_once(':').and_then(|(_, of)| of.split_once(':'))
+        else {
+            continue;
+        };
+        let (root, files) = match controllers {
+            "" => (root.to_owned(), &VERSION_2),
+            "memory" => (root.join("memory"), &VERSION_1),
+            _ => continue,
+        };
+        let path = root.join(path.trim_start_matches('/'));
+        let folders = path.ancestors().take_while(|folder| folder.starts_with(&root));
+        groups.extend(folders.map(|folder| Group { folder: folder.to_owned(), files }));
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tightest_parent_limits_the_group() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let group = root.path().join("job/step");
+        fs::create_dir_all(&group).expect("folders");
+        fs::write(group.join("memory.max"), "max\n").expect("file");
+        fs::write(root.path().join("job/memory.max"), "1048576\n").expect("file");
+
+        let limit = |lines| groups_of(lines, root.path()).iter().filter_map(Group::limit).min();
+        assert_eq!(limit("0::/job/step\n"), Some(1 << 20));
+        assert_eq!(limit("0::/\n"), None);
+        assert_eq!(limit(""), None);
+    }
+
+    #[test]
+    fn page_cache_of_a_group_is_free() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let write = |name, text: &str| fs::write(root.path().join(name), text).expect("file");
+        write("memory.max", "1000\n");
+        write("memory.current", "900\n");
+        write("memory.stat", "anon 500\ninactive_file 30\nactive_file 20\nshmem 350\n");
+        let free = |lines| groups_of(lines, root.path()).iter().filter_map(Group::free).min();
+        assert_eq!(free("0::/\n"), Some(150));
+        assert_eq!(free("7:cpu:/\n"), None);
+        assert!((1 << 20..u64::MAX).contains(&super::free()), "{}", super::free());
+    }
+}
