@@ -115,7 +115,7 @@ fn read_examined_at(fd: c_int, mut buffer: Buffer<'_>, at: off_t) -> Outcome {
 /// As `pwrite(2)`.
 fn write_from_at(fd: c_int, data: Data<'_>, at: off_t) -> Outcome {
     let ask = || was_written(fd, ask_blocking!(SYS_pwrite64, fd, data.at(), data.len(), at));
-    let Some(client) = target(fd, Client::leaves_write) else { return ask() };
+    let Some(client) = target(fd, Client::leaves_write_at) else { return ask() };
     let slice = data.slice()?;
     match u64::try_from(at) {
         Ok(at) => client.write_at(fd, slice, at).map(returned),

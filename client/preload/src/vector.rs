@@ -102,8 +102,9 @@ unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>
 ///
 /// There are `count` buffers, each with the data it says.
 unsafe fn write(fd: c_int, data: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
+    let leaves = if at.is_some() { Client::leaves_write_at } else { Client::leaves_write };
     // SAFETY: `count` buffers, as this was promised.
-    match (unsafe { Checked::new(fd, data, count, at, Client::leaves_write) }?, at) {
+    match (unsafe { Checked::new(fd, data, count, at, leaves) }?, at) {
         // SAFETY: few buffers, and each has the bytes it says.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.write::<FEW>() },
         // SAFETY: `new` takes no more buffers than these, and each has the bytes it says.

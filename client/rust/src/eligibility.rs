@@ -37,11 +37,11 @@ impl Locked {
             return Err(reason);
         }
         if self.state.log().is_none() {
+            self.is_worth_staging()?;
             // A shell may have given it to the program as a standard stream, too.
             for stream in 0..=STREAMS_MAX {
                 self.client.look_up(stream);
             }
-            self.is_worth_staging()?;
             self.client.examine_from_now_on();
             // Its other descriptors would not see what is staged, and at the end nobody drains it.
             if self.client.is_exiting() || self.client.open_count(self.device, self.inode) > 1 {
@@ -87,7 +87,7 @@ impl Locked {
         // One large write costs more than the hand-over.
         let is_large = self.writes == Writes::Large;
         let is_repaid =
-            is_large || self.spent >= stage_after && self.client.repays_session(stage_after);
+            is_large || self.spent.time >= stage_after && self.client.repays_session(stage_after);
         // Nobody waits while the daemon starts, but who wants all staged.
         let has_daemon = || self.client.has_daemon(stage_after, is_large);
         if is_repaid && (stage_after.is_zero() || has_daemon()) {

@@ -13,6 +13,7 @@ use shm::{Linked, Lock};
 use wire::FileFlags;
 
 use crate::{
+    clock::nanoseconds,
     cursor::Cursor,
     log::{Cost, Drains, Log},
     marks::identity,
@@ -58,13 +59,48 @@ pub(crate) struct OpenFile {
     pub(crate) settled: Linked,
     /// `O_*` bits the program opened it with.
     pub(crate) flags: u32,
-    /// Time that the kernel took for the small writes it had before staging repays its hand-over.
-    pub(crate) spent: Duration,
+    pub(crate) spent: Spent,
     /// Where the last write past the page cache ended.
     pub(crate) direct_end: u64,
     /// Average cost of the longer ones of them.
     pub(crate) write_cost: Cost,
     pub(crate) owed: Owed,
+}
+
+/// Time that the kernel took for the small writes it had before staging repays its hand-over.
+///
+/// To time a write costs a tenth of what a fast one takes, so some that follow a fast one count as
+/// that one did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub(crate) time: Duration,
+    /// Writes that are not timed before the next one that is.
+    untimed: u32,
+}
+
+impl Spent {
+    pub(crate) const NOTHING: Self = Self { time: Duration::ZERO, untimed: 0 };
+    /// Writes that count as one that was timed take no more than this together, ns: half of what a
+    /// hand-over costs.
+    const SAMPLE_NS: u64 = 16_000;
+    const SAMPLE_MAX: u64 = 16;
+
+    /// Begins a write; true if it is to be timed.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let before = self.untimed;
+        self.untimed = before.saturating_sub(1);
+        before == 0
+    }
+
+    /// Learns what a timed write took; returns the time of all that it stands for.
+    pub(crate) fn add(&mut self, time: Duration) -> Duration {
+        let of_sample = Self::SAMPLE_NS.checked_div(nanoseconds(time)).unwrap_or(Self::SAMPLE_MAX);
+        let count = u32::try_from(of_sample.clamp(1, Self::SAMPLE_MAX)).unwrap_or(1);
+        self.untimed = count - 1;
+        let all = time.saturating_mul(count);
+        self.time = self.time.saturating_add(all);
+        all
+    }
 }
 
 /// How a file was opened.
@@ -165,7 +201,7 @@ impl OpenFile {
         state: State::Fresh,
         settled: Linked::NOBODY,
         flags: 0,
-        spent: Duration::ZERO,
+        spent: Spent::NOTHING,
         direct_end: 0,
         write_cost: Cost::UNKNOWN,
         owed: Owed::Nothing,
@@ -251,4 +287,24 @@ pub(crate) fn fresh(device: u64, inode: u64, flags: OFlags) -> OpenFile {
     let waits = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
     let writes = if waits { Writes::Through } else { Writes::Behind };
     OpenFile { device, inode, access, writes, flags: flags.bits(), ..OpenFile::FREE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fast_writes_are_timed_by_samples_and_slow_ones_each() {
+        for (ns, count) in
+            [(0, 16), (1_000, 16), (2_000, 8), (5_000, 3), (16_000, 1), (9_000_000, 1)]
+        {
+            let (mut spent, time) = (Spent::NOTHING, Duration::from_nanos(ns));
+            for _ in 0..5 {
+                assert!(spent.is_due());
+                assert_eq!(spent.add(time), time * count);
+                assert!((1..count).all(|_| !spent.is_due()), "{ns}");
+            }
+            assert_eq!(spent.time, time * count * 5);
+        }
+    }
 }

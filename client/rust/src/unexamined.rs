@@ -44,11 +44,19 @@ impl Client {
         }
     }
 
-    /// True if the next write to `fd` is the kernel's as it is: as [`is_kernels`](Self::is_kernels)
-    /// says, and it is one of the first.
+    /// True if the next write to `fd`, at its position, is the kernel's as it is. Of another thread
+    /// that begins to stage meanwhile it would come to the same place.
     #[must_use]
     #[inline]
     pub fn leaves_write(&'static self, fd: RawFd) -> bool {
+        if shm::is_alone() { self.leaves_write_at(fd) } else { self.is_foreign(fd) }
+    }
+
+    /// True if the next write to a place of `fd` is the kernel's as it is: as
+    /// [`is_kernels`](Self::is_kernels) says, and it is one of the first.
+    #[must_use]
+    #[inline]
+    pub fn leaves_write_at(&'static self, fd: RawFd) -> bool {
         match self.table.get(fd) {
             Entry::Opened(opened) => match opened.written() {
                 Some(written) if self.is_nothing_staged() => {

@@ -359,7 +359,8 @@ impl Locked {
         // The kernel has the position of a file that is left for good. That of another one is about
         // to move, and nobody may take it before it has.
         let mut kept = Some(self).filter(|file| !file.state.is_over());
-        let began = (reason == Reason::First).then(now);
+        let is_timed = |file: &mut Self| reason == Reason::First && file.spent.is_due();
+        let began = kept.as_mut().is_some_and(is_timed).then(now);
         let len = client.kernel_write(fd, data, at)?;
         if let Some((began, file)) = began.zip(kept.as_mut()) {
             file.spend(len, now().saturating_sub(began));
@@ -372,13 +373,13 @@ impl Locked {
 
     /// Counts time that the kernel took for a write before staging began.
     fn spend(&mut self, len: usize, time: Duration) {
-        self.spent += time;
+        let spent = self.spent.add(time);
         self.client.learn_cost(self.device, len, time);
         if len >= LONG {
             self.write_cost.learn(len as u64, time);
         }
         if self.client.connected().is_none() {
-            self.client.spent_ns.fetch_add(nanoseconds(time), Ordering::Relaxed);
+            self.client.spent_ns.fetch_add(nanoseconds(spent), Ordering::Relaxed);
         }
     }
 
