@@ -44,7 +44,9 @@ impl Locked {
             self.is_worth_staging()?;
             self.client.examine_from_now_on();
             // Its other descriptors would not see what is staged, and at the end nobody drains it.
-            if self.client.is_exiting() || self.client.open_count(self.device, self.inode) > 1 {
+            if self.client.attention.is_exiting()
+                || self.client.open_count(self.device, self.inode) > 1
+            {
                 self.writes.synchronize();
             }
             if self.writes == Writes::Through && !self.state.is_placeholder() {
@@ -124,7 +126,7 @@ impl Locked {
 
     /// Why a file can never be staged to.
     pub(crate) fn unfit(&self) -> Option<Reason> {
-        if self.client.is_exiting() {
+        if self.client.attention.is_exiting() {
             return Some(Reason::Exiting);
         }
         if self.client.mapped.has(self.device, self.inode) {

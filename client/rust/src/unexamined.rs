@@ -108,7 +108,7 @@ impl Client {
         mode: u32,
     ) -> Option<io::Result<RawFd>> {
         let (bits, flags) = (flags, OFlags::from_bits_retain(flags));
-        let is_plain = self.opens_shortly.load(Ordering::Relaxed) && may_be_short(flags);
+        let is_plain = !self.is_ruled() && may_be_short(flags);
         if !is_plain || is_kernels(path.to_bytes()) || !self.may_stay_unexamined() {
             return None;
         }
@@ -124,8 +124,7 @@ impl Client {
     /// Leaves a descriptor unexamined that was just opened with such `flags`. Returns whether that
     /// is safe.
     pub(crate) fn may_keep_unexamined(&'static self, fd: RawFd, flags: OFlags) -> bool {
-        let is_short = self.stages_later() && may_be_short(flags);
-        is_short && self.may_stay_unexamined() && self.keep_unexamined(fd)
+        may_be_short(flags) && self.may_stay_unexamined() && self.keep_unexamined(fd)
     }
 
     #[inline]
@@ -160,11 +159,6 @@ impl Client {
         self.attention.is_lazy() && self.is_nothing_staged()
     }
 
-    /// True if the first writes of a file go to the kernel.
-    pub(crate) fn stages_later(&self) -> bool {
-        self.config.get().is_some_and(|config| !config.stage_after.is_zero())
-    }
-
     /// True if nobody in the job has a file linked.
     pub(crate) fn is_nothing_staged(&'static self) -> bool {
         self.job().is_none_or(|job| job.shared().inodes.is_empty())
@@ -196,7 +190,7 @@ impl Client {
         let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, identify(number)?)));
         let Ok((flags, (mode, (device, inode)))) = found else { return before };
         let reason = match before {
-            Entry::Opened(_) => self.detaches_all().then_some(Reason::Unsupported),
+            Entry::Opened(_) => self.attention.refusal(),
             _ => Some(Reason::Inherited),
         };
         let is_file = !flags.contains(OFlags::PATH);
