@@ -19,6 +19,7 @@ use crate::{
     locks::Locks,
     marks::Marks,
     sessions::Sessions,
+    sight::OwnSight,
     socket::OwnNumber,
     table::{Entry, Table},
     umask::Umask,
@@ -54,12 +55,7 @@ pub struct Client {
     pub(crate) told_ns: AtomicU64,
     pub(crate) sessions: Sessions,
     pub(crate) umask: Umask,
-    /// Its names may be others than the daemon's.
-    pub(crate) has_own_view: AtomicBool,
-    /// It has denied itself names.
-    pub(crate) is_confined: AtomicBool,
-    /// It has changed its root folder.
-    pub(crate) has_own_root: AtomicBool,
+    pub(crate) sight: OwnSight,
     /// The job segment; `None`: it could not be mapped, which is not tried again.
     pub(crate) job: Once<Option<Job>>,
     /// A daemon was asked for.
@@ -92,9 +88,7 @@ impl Client {
             told_ns: AtomicU64::new(0),
             sessions: Sessions::new(),
             umask: Umask::new(),
-            has_own_view: AtomicBool::new(false),
-            is_confined: AtomicBool::new(false),
-            has_own_root: AtomicBool::new(false),
+            sight: OwnSight::new(),
             job: Once::new(),
             has_knocked: AtomicBool::new(false),
             watch: Watch::new(),

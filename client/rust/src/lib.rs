@@ -67,6 +67,7 @@ mod resolve;
 mod rooms;
 mod rules;
 mod sessions;
+mod sight;
 mod slot;
 mod slots;
 mod socket;
