@@ -97,7 +97,7 @@ mod tests {
         for (name, event) in events {
             for (state, from) in (EAGER..=EXITING).zip(STATES) {
                 let attention = Attention(AtomicU8::new(state));
-                let documented = crate::edges::after(include_str!("attention.rs"), name, from);
+                let documented = invariant::edges::after(include_str!("attention.rs"), name, from);
                 assert_eq!(attention.note(event), documented != from, "{name} of {from}");
                 let to = STATES[usize::from(attention.0.into_inner())];
                 assert_eq!(to, documented, "{name} of {from}");

@@ -34,8 +34,6 @@ mod cursor;
 mod delegate;
 mod detach;
 mod direct;
-#[cfg(test)]
-mod edges;
 mod eligibility;
 mod file;
 mod flags;

@@ -86,7 +86,7 @@ mod tests {
                 let mut owed = state;
                 happen(&mut owed);
                 let to = STATES.into_iter().find(|(_, to)| *to == owed).expect("a state");
-                let documented = crate::edges::after(include_str!("owed.rs"), event, from);
+                let documented = invariant::edges::after(include_str!("owed.rs"), event, from);
                 assert_eq!(to.0, documented, "{event} of {from}");
             }
         }

@@ -68,7 +68,7 @@ mod tests {
                 let sight = OwnSight(AtomicU8::new(state as u8));
                 sight.leave_for(event);
                 let to = states.into_iter().find(|(_, to)| sight.is(*to)).expect("a state");
-                let documented = crate::edges::after(include_str!("sight.rs"), name, from);
+                let documented = invariant::edges::after(include_str!("sight.rs"), name, from);
                 assert_eq!(to.0, documented, "{name} of {from}");
             }
         }

@@ -73,7 +73,7 @@ mod tests {
                 let mut writes = mode;
                 happen(&mut writes);
                 let to = MODES.into_iter().find(|(_, to)| *to == writes).expect("a mode");
-                let documented = crate::edges::after(include_str!("writes.rs"), event, from);
+                let documented = invariant::edges::after(include_str!("writes.rs"), event, from);
                 assert_eq!(to.0, documented, "{event} of {from}");
             }
         }
