@@ -67,7 +67,7 @@ impl Client {
 
     /// Once the daemon is found to be lost: takes over every file, not just the one in use.
     pub(crate) fn sweep(&'static self) {
-        if self.is_newly_lost() {
+        if self.begin_sweep() {
             self.each_linked(|file| {
                 file.detach(Reason::DaemonLost);
             });
@@ -115,7 +115,7 @@ impl Client {
     /// The program maps a file that was not examined since it was opened, and is none that is
     /// staged to: one system call notes which, and the kernel can map it as it is. False where
     /// more may depend on it.
-    pub fn maps_unexamined(&'static self, fd: RawFd) -> bool {
+    pub fn map_unexamined(&'static self, fd: RawFd) -> bool {
         if !self.is_unexamined(fd) {
             return false;
         }

@@ -91,7 +91,7 @@ impl Locked {
         let is_repaid =
             is_large || self.spent >= stage_after && self.client.repays_session(stage_after);
         // Nobody waits while the daemon starts, but who wants all staged.
-        let has_daemon = || self.client.has_daemon(stage_after, is_large);
+        let has_daemon = || self.client.ask_for_daemon(stage_after, is_large);
         if is_repaid && (stage_after.is_zero() || has_daemon()) {
             Ok(())
         } else {

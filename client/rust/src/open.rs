@@ -177,7 +177,7 @@ impl Client {
 
     /// Takes a descriptor that was just opened into the table.
     pub(crate) fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
-        if policy == Policy::Hybrid && self.may_keep_unexamined(fd, flags) {
+        if policy == Policy::Hybrid && self.leave_unexamined(fd, flags) {
             return;
         }
         // What asks for a file without a name has the bit of a folder, too.

@@ -44,11 +44,11 @@ impl Client {
         }
     }
 
-    /// True if the next write to `fd` is the kernel's as it is: as [`is_kernels`](Self::is_kernels)
-    /// says, and it is one of the first.
+    /// Leaves the next write to `fd` to the kernel. True if that is safe: as
+    /// [`is_kernels`](Self::is_kernels) says, and it is one of the first.
     #[must_use]
     #[inline]
-    pub fn leaves_write(&'static self, fd: RawFd) -> bool {
+    pub fn leave_write(&'static self, fd: RawFd) -> bool {
         match self.table.get(fd) {
             Entry::Opened(opened) => match opened.written() {
                 Some(written) if self.is_nothing_staged() => {
@@ -123,7 +123,7 @@ impl Client {
 
     /// Leaves a descriptor unexamined that was just opened with such `flags`. Returns whether that
     /// is safe.
-    pub(crate) fn may_keep_unexamined(&'static self, fd: RawFd, flags: OFlags) -> bool {
+    pub(crate) fn leave_unexamined(&'static self, fd: RawFd, flags: OFlags) -> bool {
         may_be_short(flags) && self.may_stay_unexamined() && self.keep_unexamined(fd)
     }
 

@@ -317,7 +317,7 @@ impl<N: Network> Client<N> {
             self.state.borrow_mut().failures += 1;
             self.news.notify_all();
             let end = self.heard_at.get() + self.timeout;
-            self.absence.is_for(&error);
+            self.absence.explain(&error);
             let pausing = async {
                 self.handle.sleep_until((self.handle.now() + pause).min(end)).await;
                 Ok(())

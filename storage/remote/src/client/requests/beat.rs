@@ -37,7 +37,7 @@ impl Absence {
         self.since.set(now);
     }
 
-    pub(super) fn is_for(&self, why: &io::Error) {
+    pub(super) fn explain(&self, why: &io::Error) {
         self.why.replace(why.to_string());
     }
 }
