@@ -26,7 +26,7 @@ use storage::{
     verdict::{self, verdict},
 };
 use uring::{Buffer, Buffers};
-use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, ROOT_LEN, Request, SESSION_LEN};
+use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, ROOT_LEN, Replay, Request, SESSION_LEN};
 
 use self::{
     beat::Absence,
@@ -225,7 +225,7 @@ impl<N: Network> Client<N> {
         if state.standing.is_dead() {
             return Err(Errno::IO.into());
         }
-        let is_change = is_once || request.changes();
+        let is_change = is_once || request.replay() == Replay::Changes;
         self.has_changed.set(self.has_changed.get() || is_change);
         // There is one for every credit.
         let record = if is_once { state.free_records.pop_first() } else { None };
