@@ -84,24 +84,33 @@ impl Attention {
 mod tests {
     use super::*;
 
+    fn happen(state: &mut u8, event: Event) {
+        let attention = Attention(AtomicU8::new(*state));
+        let before = *state;
+        let is_other = attention.note(event);
+        *state = attention.0.into_inner();
+        assert_eq!(is_other, *state != before, "{event:?}");
+    }
+
     #[test]
     fn every_pair_of_state_and_event_leads_where_the_table_says() {
-        const STATES: [&str; 5] = ["eager", "lazy", "connected", "detached", "exiting"];
-        let events = [
-            ("start", Event::Start),
-            ("connect", Event::Connect),
-            ("detach", Event::Detach),
-            ("exit", Event::Exit),
-            ("fork", Event::Fork),
+        let states = [
+            ("eager", EAGER),
+            ("lazy", LAZY),
+            ("connected", CONNECTED),
+            ("detached", DETACHED),
+            ("exiting", EXITING),
         ];
-        for (name, event) in events {
-            for (state, from) in (EAGER..=EXITING).zip(STATES) {
-                let attention = Attention(AtomicU8::new(state));
-                let documented = invariant::edges::after(include_str!("attention.rs"), name, from);
-                assert_eq!(attention.note(event), documented != from, "{name} of {from}");
-                let to = STATES[usize::from(attention.0.into_inner())];
-                assert_eq!(to, documented, "{name} of {from}");
-            }
-        }
+        crate::edges::walk(
+            include_str!("attention.rs"),
+            &states,
+            &[
+                ("start", |state| happen(state, Event::Start)),
+                ("connect", |state| happen(state, Event::Connect)),
+                ("detach", |state| happen(state, Event::Detach)),
+                ("exit", |state| happen(state, Event::Exit)),
+                ("fork", |state| happen(state, Event::Fork)),
+            ],
+        );
     }
 }

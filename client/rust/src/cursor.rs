@@ -183,7 +183,7 @@ mod tests {
             for from in KEEPERS {
                 let cursor = cursor(from);
                 happen(event, &cursor);
-                let to = invariant::edges::after(include_str!("cursor.rs"), event, from);
+                let to = crate::edges::after(include_str!("cursor.rs"), event, from);
                 assert_eq!(name(&cursor), to, "{event} of {from}");
             }
         }

@@ -81,6 +81,9 @@ mod write;
 mod write_kernel;
 mod writes;
 
+#[cfg(test)]
+use invariant::edges;
+
 pub use client::{Client, Status};
 pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, STAGE_AFTER, Setting, SettingError};
 pub use host::{Host, Peer};

@@ -75,7 +75,7 @@ mod tests {
                 let locks = Locks { state: AtomicU8::new(state), files: Marks::new() };
                 event(&locks);
                 let to = STATES[usize::from(locks.state.load(Ordering::Relaxed))];
-                let documented = invariant::edges::after(include_str!("locks.rs"), name, from);
+                let documented = crate::edges::after(include_str!("locks.rs"), name, from);
                 assert_eq!(to, documented, "{name} of {from}");
             }
         }

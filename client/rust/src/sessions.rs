@@ -181,7 +181,7 @@ mod tests {
         for (name, event) in EVENTS {
             for (from, state) in STATES.iter().zip(Reach::ALL) {
                 SESSIONS.reach.store(state as u8, Ordering::Relaxed);
-                let to = invariant::edges::after(include_str!("sessions.rs"), name, from);
+                let to = crate::edges::after(include_str!("sessions.rs"), name, from);
                 assert_eq!(SESSIONS.note(event), to != *from, "{name} of {from}");
                 assert_eq!(STATES[SESSIONS.reach() as usize], to, "{name} of {from}");
             }
