@@ -169,7 +169,7 @@ fn pass_on(program: &Program, signal: i32, witness: &Witness) {
     // The terminal has sent these to all of the group.
     let from_terminal =
         || [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
-    let has_got = program.is_in_group() && (from_terminal() || witness.has_got(signal));
+    let has_got = program.is_in_group() && (from_terminal() || witness.take_signal(signal));
     if let (Some(signal), false) = (Signal::from_named_raw(signal), has_got) {
         program.signal(signal);
     }

@@ -72,8 +72,9 @@ impl Witness {
         Self { told }
     }
 
-    /// True if a signal that this process has just got has come to the witness, or does right now.
-    pub(crate) fn has_got(&self, signal: i32) -> bool {
+    /// Takes a signal that this process has just got from the witness. True if it has come there,
+    /// or does right now.
+    pub(crate) fn take_signal(&self, signal: i32) -> bool {
         let is_missing =
             |state: &mut State| state.at.get(&signal).is_none_or(|at| at.elapsed() > OLD);
         let mut state = self.told.wait_while(APART, is_missing);

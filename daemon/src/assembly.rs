@@ -223,10 +223,10 @@ impl Others {
         }
         let spawned = self.spawn(index, |hall, made| match made {
             Ok(()) => hall.node.add_core(),
-            Err(error) => hall.has_no_more(&error),
+            Err(error) => hall.stop_growing(&error),
         });
         if let Err(error) = spawned {
-            self.hall.has_no_more(&error);
+            self.hall.stop_growing(&error);
         }
     }
 
@@ -253,7 +253,7 @@ impl Others {
 
 impl Hall {
     /// Those executors that run serve everybody.
-    fn has_no_more(&self, why: &Error) {
+    fn stop_growing(&self, why: &Error) {
         tracing::warn!("one executor less than there might be: {why}");
         lock(&self.node.admission).seats().close();
     }

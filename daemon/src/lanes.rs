@@ -78,7 +78,7 @@ impl<S: SessionStorage> Source for Lanes<S> {
     fn poll(&mut self, budget: usize) -> usize {
         self.core.bells.ring();
         self.gather();
-        if self.look.is_due() {
+        if self.look.tick() {
             pace::drain_what_has_much(&self.core);
         }
         let mut events = 0;

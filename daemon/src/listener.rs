@@ -65,7 +65,7 @@ pub(crate) struct Attendance {
 
 impl Attendance {
     /// Waits until another connection may greet.
-    async fn has_room(&self) {
+    async fn wait_for_room(&self) {
         self.greeted.until(|| self.greeting.get() < GREETING_COUNT_MAX).await;
     }
 }
@@ -91,7 +91,7 @@ impl Listener {
         loop {
             news.until(|| watch.take_ready()).await;
             loop {
-                self.attendance.has_room().await;
+                self.attendance.wait_for_room().await;
                 match socket::accept_from(&*listening) {
                     Ok(socket) => self.meet(socket),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -110,7 +110,7 @@ fn look<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     let pace = &file.pace;
     if file.staged() > 0 {
         pace.quiet_ticks.set(0);
-        if pace.is_refused.get() && !pace.is_retry_due() {
+        if pace.is_refused.get() && !pace.tick_refused() {
             return;
         }
         if pace.seen.get() > file.tail() {

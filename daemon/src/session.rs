@@ -104,7 +104,7 @@ impl<S: Storage> Session<S> {
     }
 
     /// Says whether a lane's client is still to be woken; returns whether it was until now.
-    pub(crate) fn is_late(&self, lane: usize, is_late: bool) -> bool {
+    pub(crate) fn mark_late(&self, lane: usize, is_late: bool) -> bool {
         debug_assert!(lane < LANES);
         let (bit, before) = (1 << (lane % LANES), self.late.get());
         self.late.set(if is_late { before | bit } else { before & !bit });

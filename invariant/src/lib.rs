@@ -7,6 +7,8 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod edges;
+
 /// Continues only if a condition holds: a debug build panics, a release build takes the way out
 /// behind `else`, which refuses the call, or ends the session, instead of a wrong result.
 ///

@@ -48,7 +48,7 @@ interpose! {
 /// As `read(2)`.
 pub(crate) fn read_into(fd: c_int, mut buffer: Buffer<'_>) -> Outcome {
     if let Some(client) = unexamined(fd) {
-        return was_read(client, fd, ask_read(fd, &mut buffer));
+        return count_read(client, fd, ask_read(fd, &mut buffer));
     }
     if let Some(read) = read_warm(fd, &mut buffer, None) {
         return read;
@@ -84,9 +84,9 @@ pub(crate) fn write_from(fd: c_int, data: Data<'_>) -> Outcome {
 /// Apart, so that the short way saves and restores no more registers than it needs.
 #[inline(never)]
 fn write_otherwise(fd: c_int, data: Data<'_>) -> Outcome {
-    match target(fd, Client::leaves_write) {
+    match target(fd, Client::leave_write) {
         Some(client) => client.write(fd, data.slice()?).map(returned),
-        None => was_written(fd, ask_blocking!(SYS_write, fd, data.at(), data.len())),
+        None => count_written(fd, ask_blocking!(SYS_write, fd, data.at(), data.len())),
     }
 }
 
@@ -94,7 +94,7 @@ fn write_otherwise(fd: c_int, data: Data<'_>) -> Outcome {
 #[inline]
 fn read_into_at(fd: c_int, mut buffer: Buffer<'_>, at: off_t) -> Outcome {
     match unexamined(fd) {
-        Some(client) => was_read(client, fd, ask_read_at(fd, &mut buffer, at)),
+        Some(client) => count_read(client, fd, ask_read_at(fd, &mut buffer, at)),
         None => read_examined_at(fd, buffer, at),
     }
 }
@@ -114,8 +114,8 @@ fn read_examined_at(fd: c_int, mut buffer: Buffer<'_>, at: off_t) -> Outcome {
 
 /// As `pwrite(2)`.
 fn write_from_at(fd: c_int, data: Data<'_>, at: off_t) -> Outcome {
-    let ask = || was_written(fd, ask_blocking!(SYS_pwrite64, fd, data.at(), data.len(), at));
-    let Some(client) = target(fd, Client::leaves_write_at) else { return ask() };
+    let ask = || count_written(fd, ask_blocking!(SYS_pwrite64, fd, data.at(), data.len(), at));
+    let Some(client) = target(fd, Client::leave_write_at) else { return ask() };
     let slice = data.slice()?;
     match u64::try_from(at) {
         Ok(at) => client.write_at(fd, slice, at).map(returned),
@@ -173,7 +173,7 @@ pub(crate) fn unexamined(fd: c_int) -> Option<&'static Client> {
 
 /// Counts what the kernel has read of a file that the client does not know yet.
 #[inline]
-pub(crate) fn was_read(client: &'static Client, fd: c_int, outcome: Outcome) -> Outcome {
+pub(crate) fn count_read(client: &'static Client, fd: c_int, outcome: Outcome) -> Outcome {
     if let Ok(Ok(len)) = outcome.map(usize::try_from) {
         client.count_unexamined_read(fd, len);
     }
@@ -181,7 +181,7 @@ pub(crate) fn was_read(client: &'static Client, fd: c_int, outcome: Outcome) -> 
 }
 
 /// Counts what the kernel has written to a file that the client does not know yet.
-pub(crate) fn was_written(fd: c_int, outcome: Outcome) -> Outcome {
+pub(crate) fn count_written(fd: c_int, outcome: Outcome) -> Outcome {
     if let (Ok(Ok(len)), Some(client)) = (outcome.map(usize::try_from), client()) {
         client.count_unexamined_write(fd, len);
     }

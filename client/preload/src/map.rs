@@ -57,7 +57,7 @@ fn with_content<T>(
     let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
         return Ok(map(fd));
     };
-    if client.maps_unexamined(fd) {
+    if client.map_unexamined(fd) {
         return Ok(map(fd));
     }
     let real = in_view(client, fd, protection, flags)?;

@@ -7,7 +7,7 @@ use libc::{c_int, iovec, off_t, ssize_t};
 
 use crate::{
     bits::{counted, returned},
-    data::{unexamined, was_read, was_written},
+    data::{count_read, count_written, unexamined},
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, ask_blocking, blocking, cancellation_point},
@@ -84,7 +84,7 @@ unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>
         Some(at) => unsafe { blocking!(SYS_preadv, fd, buffers, count, at, 0) },
     };
     if let Some(client) = unexamined(fd) {
-        return was_read(client, fd, ask());
+        return count_read(client, fd, ask());
     }
     // SAFETY: `count` buffers, as this was promised.
     match unsafe { Checked::new(fd, buffers, count, at, Client::is_kernels) }? {
@@ -102,15 +102,15 @@ unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>
 ///
 /// There are `count` buffers, each with the data it says.
 unsafe fn write(fd: c_int, data: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
-    let leaves = if at.is_some() { Client::leaves_write_at } else { Client::leaves_write };
+    let leaves = if at.is_some() { Client::leave_write_at } else { Client::leave_write };
     // SAFETY: `count` buffers, as this was promised.
     match (unsafe { Checked::new(fd, data, count, at, leaves) }?, at) {
         // SAFETY: few buffers, and each has the bytes it says.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.write::<FEW>() },
         // SAFETY: `new` takes no more buffers than these, and each has the bytes it says.
         (Some(checked), _) => unsafe { checked.write_many() },
-        (None, None) => was_written(fd, ask_blocking!(SYS_writev, fd, data, count)),
-        (None, Some(at)) => was_written(fd, ask_blocking!(SYS_pwritev, fd, data, count, at, 0)),
+        (None, None) => count_written(fd, ask_blocking!(SYS_writev, fd, data, count)),
+        (None, Some(at)) => count_written(fd, ask_blocking!(SYS_pwritev, fd, data, count, at, 0)),
     }
 }
 

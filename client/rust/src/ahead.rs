@@ -50,7 +50,7 @@ impl Ahead {
     }
 
     /// A read in there took `ns`. Returns whether to ask for all of the stretch, once.
-    fn has_read(&self, Stretch(stretch): Stretch, ns: u64) -> bool {
+    fn note_read(&self, Stretch(stretch): Stretch, ns: u64) -> bool {
         let bit = 1 << stretch;
         ns > WAITED_NS
             && self.waited.fetch_or(bit, Ordering::Relaxed) & bit != 0
@@ -59,7 +59,7 @@ impl Ahead {
 
     /// The same, and asks for it.
     pub(crate) fn observe(&self, file: BorrowedFd<'_>, stretch: Stretch, ns: u64) {
-        if !self.has_read(stretch, ns) {
+        if !self.note_read(stretch, ns) {
             return;
         }
         for step in 0..STRETCH / STEP {
@@ -80,12 +80,12 @@ mod tests {
     fn stretch_is_asked_for_once_when_a_second_read_has_waited() {
         let ahead = Ahead::new();
         let stretch = ahead.stretch(3 * STRETCH + 17).expect("one of the first");
-        assert!(!ahead.has_read(stretch, WAITED_NS + 1), "the first");
-        assert!(!ahead.has_read(stretch, WAITED_NS), "from the page cache");
+        assert!(!ahead.note_read(stretch, WAITED_NS + 1), "the first");
+        assert!(!ahead.note_read(stretch, WAITED_NS), "from the page cache");
         let other = ahead.stretch(4 * STRETCH).expect("one of the first");
-        assert!(!ahead.has_read(other, WAITED_NS + 1), "the first of another stretch");
-        assert!(ahead.has_read(stretch, WAITED_NS + 1), "the second");
-        assert!(!ahead.has_read(stretch, WAITED_NS + 1), "it is asked for");
+        assert!(!ahead.note_read(other, WAITED_NS + 1), "the first of another stretch");
+        assert!(ahead.note_read(stretch, WAITED_NS + 1), "the second");
+        assert!(!ahead.note_read(stretch, WAITED_NS + 1), "it is asked for");
         assert_eq!(ahead.stretch(4 * STRETCH - 1), None, "it is asked for");
         assert_eq!(ahead.stretch(COUNT * STRETCH), None, "none of the first");
     }

@@ -1,32 +1,44 @@
-//! When a process examines the descriptors that it opens.
+//! What becomes of the descriptors that a process opens.
 //!
-//! | state | a descriptor is examined |
+//! | state | a descriptor |
 //! |---|---|
-//! | lazy | when a call on it depends on its file |
-//! | connected | when it is opened: there is a session, or soon will be |
-//! | final | when it is opened: it is left to the kernel, or the process exits |
+//! | eager | is examined when it is opened: nothing is delegated, or first writes are staged |
+//! | lazy | is examined when a call on it depends on its file |
+//! | connected | is examined when it is opened: there is a session, or soon will be |
+//! | detached | is left to the kernel if it is of this node |
+//! | exiting | is left to the kernel if it is of this node: the last destructor has run |
 //!
 //! The transitions, as a test walks them. Every other pair changes nothing.
 //!
 //! | event | transitions |
 //! |---|---|
+//! | start | eager -> lazy |
 //! | connect | lazy -> connected |
-//! | end | lazy -> final, connected -> final |
+//! | detach | eager -> detached, lazy -> detached, connected -> detached |
+//! | exit | eager -> exiting, lazy -> exiting, connected -> exiting, detached -> exiting |
 //! | fork | connected -> lazy |
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-const LAZY: u8 = 0;
-const CONNECTED: u8 = 1;
-const FINAL: u8 = 2;
+use wire::Reason;
+
+const EAGER: u8 = 0;
+const LAZY: u8 = 1;
+const CONNECTED: u8 = 2;
+const DETACHED: u8 = 3;
+const EXITING: u8 = 4;
 
 /// A change of a process's attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
+    /// Its settings leave the first writes of a file to the kernel.
+    Start,
     /// It is about to connect.
     Connect,
-    /// It leaves every file to the kernel, or exits.
-    End,
+    /// It leaves every file of this node to the kernel.
+    Detach,
+    /// Its last destructor has run.
+    Exit,
     /// It is the child of a fork.
     Fork,
 }
@@ -37,7 +49,7 @@ pub(crate) struct Attention(AtomicU8);
 
 impl Attention {
     pub(crate) const fn new() -> Self {
-        Self(AtomicU8::new(LAZY))
+        Self(AtomicU8::new(EAGER))
     }
 
     /// True if a descriptor that is opened may stay unexamined.
@@ -46,16 +58,25 @@ impl Attention {
         self.0.load(Ordering::Acquire) == LAZY
     }
 
-    pub(crate) fn note(&self, event: Event) {
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.0.load(Ordering::Acquire) == EXITING
+    }
+
+    /// Why a file of this node that is opened is not delegated.
+    pub(crate) fn refusal(&self) -> Option<Reason> {
+        (self.0.load(Ordering::Acquire) == DETACHED).then_some(Reason::Unsupported)
+    }
+
+    /// Notes an event. Returns whether the state was another one before.
+    pub(crate) fn note(&self, event: Event) -> bool {
         let after = |state| match (state, event) {
+            (EAGER, Event::Start) | (CONNECTED, Event::Fork) => Some(LAZY),
             (LAZY, Event::Connect) => Some(CONNECTED),
-            (_, Event::End) => Some(FINAL),
-            (CONNECTED, Event::Fork) => Some(LAZY),
+            (..DETACHED, Event::Detach) => Some(DETACHED),
+            (..EXITING, Event::Exit) => Some(EXITING),
             _ => None,
         };
-        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, after) {
-            Ok(_) | Err(_) => {}
-        }
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok()
     }
 }
 
@@ -63,18 +84,33 @@ impl Attention {
 mod tests {
     use super::*;
 
+    fn happen(state: &mut u8, event: Event) {
+        let attention = Attention(AtomicU8::new(*state));
+        let before = *state;
+        let is_other = attention.note(event);
+        *state = attention.0.into_inner();
+        assert_eq!(is_other, *state != before, "{event:?}");
+    }
+
     #[test]
     fn every_pair_of_state_and_event_leads_where_the_table_says() {
-        const STATES: [&str; 3] = ["lazy", "connected", "final"];
-        let events = [("connect", Event::Connect), ("end", Event::End), ("fork", Event::Fork)];
-        for (name, event) in events {
-            for (state, from) in (LAZY..=FINAL).zip(STATES) {
-                let attention = Attention(AtomicU8::new(state));
-                attention.note(event);
-                let to = STATES[usize::from(attention.0.into_inner())];
-                let documented = crate::edges::after(include_str!("attention.rs"), name, from);
-                assert_eq!(to, documented, "{name} of {from}");
-            }
-        }
+        let states = [
+            ("eager", EAGER),
+            ("lazy", LAZY),
+            ("connected", CONNECTED),
+            ("detached", DETACHED),
+            ("exiting", EXITING),
+        ];
+        crate::edges::walk(
+            include_str!("attention.rs"),
+            &states,
+            &[
+                ("start", |state| happen(state, Event::Start)),
+                ("connect", |state| happen(state, Event::Connect)),
+                ("detach", |state| happen(state, Event::Detach)),
+                ("exit", |state| happen(state, Event::Exit)),
+                ("fork", |state| happen(state, Event::Fork)),
+            ],
+        );
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     locks::Locks,
     marks::Marks,
     sessions::Sessions,
+    sight::OwnSight,
     socket::OwnNumber,
     table::{Entry, Table},
     umask::Umask,
@@ -33,15 +34,10 @@ pub struct Client {
     pub(crate) config: Once<Config>,
     /// There are rules: a name may mean something else than to the kernel.
     is_ruled: AtomicBool,
-    /// By its settings, and its rules, the process may take the short way of an open.
-    pub(crate) opens_shortly: AtomicBool,
     pub(crate) table: Table,
     pub(crate) files: Files,
     pub(crate) mapped: Marks,
-    pub(crate) exiting: AtomicBool,
     pub(crate) locks: Locks,
-    /// True if every file is detached from its open on.
-    pub(crate) detaches_all: AtomicBool,
     /// True if every remote file is left to its view from its open on.
     pub(crate) detaches_remote: AtomicBool,
     /// A device whose files are not those of a view.
@@ -59,12 +55,7 @@ pub struct Client {
     pub(crate) told_ns: AtomicU64,
     pub(crate) sessions: Sessions,
     pub(crate) umask: Umask,
-    /// Its names may be others than the daemon's.
-    pub(crate) has_own_view: AtomicBool,
-    /// It has denied itself names.
-    pub(crate) is_confined: AtomicBool,
-    /// It has changed its root folder.
-    pub(crate) has_own_root: AtomicBool,
+    pub(crate) sight: OwnSight,
     /// The job segment; `None`: it could not be mapped, which is not tried again.
     pub(crate) job: Once<Option<Job>>,
     /// A daemon was asked for.
@@ -83,13 +74,10 @@ impl Client {
             host,
             config: Once::new(),
             is_ruled: AtomicBool::new(false),
-            opens_shortly: AtomicBool::new(false),
             table: Table::new(),
             files: Files::new(),
             mapped: Marks::new(),
-            exiting: AtomicBool::new(false),
             locks: Locks::new(),
-            detaches_all: AtomicBool::new(false),
             detaches_remote: AtomicBool::new(false),
             plain_device: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
@@ -100,9 +88,7 @@ impl Client {
             told_ns: AtomicU64::new(0),
             sessions: Sessions::new(),
             umask: Umask::new(),
-            has_own_view: AtomicBool::new(false),
-            is_confined: AtomicBool::new(false),
-            has_own_root: AtomicBool::new(false),
+            sight: OwnSight::new(),
             job: Once::new(),
             has_knocked: AtomicBool::new(false),
             watch: Watch::new(),
@@ -115,10 +101,12 @@ impl Client {
         match self.config.set(*config) {
             Ok(_) | Err(_) => {}
         }
-        let rules = self.active().map(|config| !config.rules().is_empty());
-        self.is_ruled.store(rules == Some(true), Ordering::Relaxed);
-        let opens_shortly = rules == Some(false) && self.stages_later();
-        self.opens_shortly.store(opens_shortly, Ordering::Relaxed);
+        if let Some(config) = self.active() {
+            self.is_ruled.store(!config.rules().is_empty(), Ordering::Relaxed);
+            if !config.stage_after.is_zero() {
+                self.attention.note(Event::Start);
+            }
+        }
         self.limited();
         self.start_watch();
         // Finds the kernel's clock, now that there is stack for that: a handler may have little.

@@ -82,7 +82,7 @@ impl Client {
     }
 
     /// True if the connection is lost and nobody has dealt with that; the caller does.
-    pub(crate) fn is_newly_lost(&'static self) -> bool {
+    pub(crate) fn begin_sweep(&'static self) -> bool {
         self.connected().is_some_and(Connection::is_lost) && self.sessions.note(Event::Sweep)
     }
 }

@@ -53,6 +53,7 @@ use crate::{
     passing::send_with,
     patience::{Patience, look},
     recorder::{At, Recorder, Traced},
+    sight::Sight,
     slots::Slots,
     socket::OwnNumber,
 };
@@ -108,12 +109,10 @@ pub(crate) struct Connection {
     pub(crate) host: &'static dyn Host,
     /// The daemon, if it has a number here.
     daemon: Option<Pid>,
-    /// Names mean the same to the daemon.
-    pub(crate) shares_view: bool,
+    /// The process's sight when it connected.
+    pub(crate) sight: Sight,
     /// Mapped folders have views.
     pub(crate) has_view: bool,
-    /// The process was started in a sandbox that denies it names.
-    pub(crate) is_confined: bool,
     number: usize,
     executor: usize,
     lost: AtomicBool,
@@ -133,25 +132,10 @@ pub(crate) struct Lane<'a> {
     requester: Guard<'a, Requester>,
 }
 
-/// The part of the daemon's names that a process can see.
-struct Sight {
-    is_shared: bool,
-    is_confined: bool,
-}
-
 /// All that makes a connection.
 struct Greeted {
     met: dial::Met,
     sight: Sight,
-}
-
-impl Sight {
-    #[inline(never)]
-    fn of(daemon: Option<Pid>) -> Self {
-        let is_confined =
-            mount_namespace::is_confined_from_start(mount_namespace::is_denied(daemon));
-        Self { is_shared: mount_namespace::is_shared_with(daemon), is_confined }
-    }
 }
 
 impl Connection {
@@ -164,7 +148,7 @@ impl Connection {
         place: &'static Once<Self>,
     ) -> Result<&'static Self, Failure> {
         let met = dial::meet(config, host)?;
-        let sight = Sight::of(met.daemon);
+        let sight = mount_namespace::sight_beside(met.daemon);
         Self::keep(Greeted { met, sight }, config, host, tables, recorder, place)
     }
 
@@ -204,9 +188,8 @@ impl Connection {
             shares: &tables.shares,
             host,
             daemon,
-            shares_view: sight.is_shared,
+            sight,
             has_view: welcome.has_view,
-            is_confined: sight.is_confined,
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),

@@ -84,7 +84,7 @@ impl Locked {
 
     /// Others have the file open, or will not see what is staged.
     fn open_elsewhere(&self) -> bool {
-        self.client.is_exiting()
+        self.client.attention.is_exiting()
             || self.state.log().is_none() && self.client.open_count(self.device, self.inode) > 1
     }
 }

@@ -67,7 +67,7 @@ impl Client {
 
     /// Once the daemon is found to be lost: takes over every file, not just the one in use.
     pub(crate) fn sweep(&'static self) {
-        if self.is_newly_lost() {
+        if self.begin_sweep() {
             self.each_linked(|file| {
                 file.detach(Reason::DaemonLost);
             });
@@ -115,7 +115,7 @@ impl Client {
     /// The program maps a file that was not examined since it was opened, and is none that is
     /// staged to: one system call notes which, and the kernel can map it as it is. False where
     /// more may depend on it.
-    pub fn maps_unexamined(&'static self, fd: RawFd) -> bool {
+    pub fn map_unexamined(&'static self, fd: RawFd) -> bool {
         if !self.is_unexamined(fd) {
             return false;
         }
@@ -145,8 +145,7 @@ impl Client {
     /// Leaves every file of this node that the program has open, or will open: anything may be done
     /// with any of them that nobody sees.
     pub fn detach_all(&'static self) {
-        self.detaches_all.store(true, Ordering::Release);
-        self.attention.note(Event::End);
+        self.attention.note(Event::Detach);
         self.detach_open();
     }
 
@@ -249,8 +248,7 @@ impl Client {
     /// A file that another thread does not let go of is drained by the daemon, once the process has
     /// ended.
     pub fn exiting(&'static self) {
-        self.attention.note(Event::End);
-        if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
+        if !self.attention.note(Event::Exit) || self.active().is_none() {
             return;
         }
         if self.locks.are_any() {
@@ -273,10 +271,6 @@ impl Client {
             file.state.refuse(Reason::Exiting);
         });
         self.leave_counters();
-    }
-
-    pub(crate) fn is_exiting(&self) -> bool {
-        self.exiting.load(Ordering::Acquire)
     }
 }
 

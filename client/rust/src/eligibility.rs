@@ -44,7 +44,9 @@ impl Locked {
             }
             self.client.examine_from_now_on();
             // Its other descriptors would not see what is staged, and at the end nobody drains it.
-            if self.client.is_exiting() || self.client.open_count(self.device, self.inode) > 1 {
+            if self.client.attention.is_exiting()
+                || self.client.open_count(self.device, self.inode) > 1
+            {
                 self.writes.synchronize();
             }
             if self.writes == Writes::Through && !self.state.is_placeholder() {
@@ -89,7 +91,7 @@ impl Locked {
         let is_repaid =
             is_large || self.spent.time >= stage_after && self.client.repays_session(stage_after);
         // Nobody waits while the daemon starts, but who wants all staged.
-        let has_daemon = || self.client.has_daemon(stage_after, is_large);
+        let has_daemon = || self.client.ask_for_daemon(stage_after, is_large);
         if is_repaid && (stage_after.is_zero() || has_daemon()) {
             Ok(())
         } else {
@@ -124,7 +126,7 @@ impl Locked {
 
     /// Why a file can never be staged to.
     pub(crate) fn unfit(&self) -> Option<Reason> {
-        if self.client.is_exiting() {
+        if self.client.attention.is_exiting() {
             return Some(Reason::Exiting);
         }
         if self.client.mapped.has(self.device, self.inode) {

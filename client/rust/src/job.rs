@@ -64,9 +64,9 @@ impl Client {
         self.connected().is_some() || self.spent_ns.load(Ordering::Relaxed) >= session
     }
 
-    /// True if the daemon serves. One that is yet to be started is once that is repaid: small
-    /// writes of the job's processes have taken as long, or this one `is_urgent`.
-    pub(crate) fn has_daemon(&'static self, stage_after: Duration, is_urgent: bool) -> bool {
+    /// Asks for a daemon; true if one serves already. One that is yet to be started is once that is
+    /// repaid: small writes of the job's processes have taken as long, or this one `is_urgent`.
+    pub(crate) fn ask_for_daemon(&'static self, stage_after: Duration, is_urgent: bool) -> bool {
         if self.connected().is_some() {
             return true;
         }

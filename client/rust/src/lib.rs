@@ -34,8 +34,6 @@ mod cursor;
 mod delegate;
 mod detach;
 mod direct;
-#[cfg(test)]
-mod edges;
 mod eligibility;
 mod file;
 mod flags;
@@ -67,6 +65,7 @@ mod resolve;
 mod rooms;
 mod rules;
 mod sessions;
+mod sight;
 mod slot;
 mod slots;
 mod socket;
@@ -81,6 +80,9 @@ mod window;
 mod write;
 mod write_kernel;
 mod writes;
+
+#[cfg(test)]
+use invariant::edges;
 
 pub use client::{Client, Status};
 pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, STAGE_AFTER, Setting, SettingError};

@@ -74,10 +74,10 @@ impl Log {
         fits(self.producer.waiting(), self) || fits(self.producer.refresh(link.shared), self)
     }
 
-    /// True if a longer write of `len` bytes costs less, at `direct`, than to copy and to drain it,
-    /// as measured. What either costs changes while memory fills, so the one that is not in use is
-    /// measured again after some bytes.
-    pub(crate) fn is_dearer_than(&mut self, direct: &mut Cost, len: u64) -> bool {
+    /// Compares two ways of a longer write of `len` bytes. True if it costs less, at `direct`, than
+    /// to copy and to drain it, as measured. What either costs changes while memory fills, so the
+    /// one that is not in use is measured again after some bytes.
+    pub(crate) fn compare(&mut self, direct: &mut Cost, len: u64) -> bool {
         if !self.is_own() || !self.drain_cost.is_known() {
             return false;
         }
@@ -85,7 +85,7 @@ impl Log {
             return direct.mean > 0; // It is being measured again.
         }
         let is_dear = direct.mean <= self.drain_cost.mean.saturating_add(Cost::COPY);
-        if !self.compared.is_time(is_dear, len) {
+        if !self.compared.count(is_dear, len) {
             return is_dear;
         }
         let other = if is_dear { &mut self.drain_cost } else { direct };
@@ -124,7 +124,7 @@ impl Compared {
     const BETWEEN: (u16, u16) = (4, 64);
 
     /// Counts `len` bytes that go one way; true if it is time to measure the other.
-    fn is_time(&mut self, is_direct: bool, len: u64) -> bool {
+    fn count(&mut self, is_direct: bool, len: u64) -> bool {
         if is_direct != self.is_direct {
             *self = Self { is_direct, ..Self::default() };
         }
@@ -226,28 +226,25 @@ mod tests {
         };
         let mut log = log();
         let (mut fast, mut slow) = (cost(200), cost(400));
-        assert!(!log.is_dearer_than(&mut fast, WRITE), "no drain is known");
+        assert!(!log.compare(&mut fast, WRITE), "no drain is known");
         log.drain_cost = cost(300);
-        assert!(
-            !log.is_dearer_than(&mut { Cost::UNKNOWN }, WRITE),
-            "nothing is known to cost less"
-        );
+        assert!(!log.compare(&mut { Cost::UNKNOWN }, WRITE), "nothing is known to cost less");
         for mib in [4, 8, 16] {
             log.drain_cost = cost(300);
-            let count = (1..).find(|_| !log.is_dearer_than(&mut fast, WRITE)).expect("at last");
+            let count = (1..).find(|_| !log.compare(&mut fast, WRITE)).expect("at last");
             assert_eq!(count * WRITE / MIB, mib, "less and less often");
             assert!(!log.drain_cost.is_known(), "drains are measured");
         }
         log.drain_cost = cost(300);
         for mib in [4, 8, 16] {
-            let count = (1..).find(|_| log.is_dearer_than(&mut slow, WRITE)).expect("at last");
+            let count = (1..).find(|_| log.compare(&mut slow, WRITE)).expect("at last");
             assert_eq!(count * WRITE / MIB, mib, "and so the other way round");
             assert!(!slow.is_known(), "direct writes are measured");
             slow = cost(400);
         }
         log.drains = Drains::Ahead;
         log.drain_cost = cost(300);
-        assert!(!log.is_dearer_than(&mut fast, WRITE), "the daemon copies it anyway");
+        assert!(!log.compare(&mut fast, WRITE), "the daemon copies it anyway");
     }
 
     #[test]

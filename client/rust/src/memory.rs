@@ -49,7 +49,7 @@ impl Client {
     /// more.
     #[must_use]
     pub fn allocate_shared(&'static self, len: usize) -> Option<&'static [AtomicU8]> {
-        let connection = self.connection().filter(|_| !self.is_exiting())?;
+        let connection = self.connection().filter(|_| !self.attention.is_exiting())?;
         let mut arena = connection.arena.lock().ok()?;
         let lent = arena.lend(u64::try_from(len).ok()?)?;
         drop(arena);

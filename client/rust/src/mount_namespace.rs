@@ -11,26 +11,30 @@ use rustix::{
     process::{Pid, geteuid},
 };
 
-use crate::proc::numbered;
+use crate::{proc::numbered, sight::Sight};
 
 /// Bit of `CapEff` by which a process may look at any other of its user namespace.
 const PTRACE: u64 = 1 << 19;
 /// Bytes of a status.
 const STATUS_LEN: usize = 2048;
 
-/// True if a process, if it has a number here, has the root folder and the mounts of this one.
-pub(crate) fn is_shared_with(process: Option<Pid>) -> bool {
-    let is_same = |own: &CStr, theirs: &[u8]| {
-        let (own, theirs) = (fs::stat(own).ok()?, look_at(process, theirs)?.ok()?);
+/// The sight of this process beside another's, if that has a number here: shared if both have the
+/// same root folder and mounts, and confined if this one was started in a Landlock domain that the
+/// other is not in. Then the kernel denies it the root folder of a process that it may look at
+/// otherwise, one of the same user.
+#[inline(never)]
+pub(crate) fn sight_beside(process: Option<Pid>) -> Sight {
+    let root = look_at(process, b"/root");
+    if matches!(root, Some(Err(Errno::ACCESS | Errno::PERM))) && may_look() {
+        return Sight::Confined;
+    }
+    let is_same = |own: &CStr, theirs: Option<io::Result<Stat>>| {
+        let (own, theirs) = (fs::stat(own).ok()?, theirs?.ok()?);
         Some((own.st_dev, own.st_ino) == (theirs.st_dev, theirs.st_ino))
     };
-    is_same(c"/", b"/root") == Some(true)
-        && is_same(c"/proc/thread-self/ns/mnt", b"/ns/mnt") == Some(true)
-}
-
-/// True if the kernel denies this process to look at a process that has a number here.
-pub(crate) fn is_denied(process: Option<Pid>) -> bool {
-    matches!(look_at(process, b"/root"), Some(Err(Errno::ACCESS | Errno::PERM)))
+    let is_shared = is_same(c"/", root) == Some(true)
+        && is_same(c"/proc/thread-self/ns/mnt", look_at(process, b"/ns/mnt")) == Some(true);
+    if is_shared { Sight::Shared } else { Sight::Own }
 }
 
 /// Returns the target of a name in a process's folder in `/proc`.
@@ -38,13 +42,6 @@ fn look_at(process: Option<Pid>, name: &[u8]) -> Option<io::Result<Stat>> {
     let mut space = [0; 32];
     let number = process?.as_raw_nonzero().get().unsigned_abs();
     Some(fs::stat(numbered(b"/proc/", number, name, &mut space)?))
-}
-
-/// True if this process was started in a Landlock domain that the daemon is not in: the kernel
-/// denies it the root folder of a process that it may look at otherwise, one of the same user.
-/// `is_denied` says that it did.
-pub(crate) fn is_confined_from_start(is_denied: bool) -> bool {
-    is_denied && may_look()
 }
 
 /// True if the kernel denies this process no other of its user for want of capabilities, as in a
@@ -86,9 +83,9 @@ mod tests {
 
     #[test]
     fn a_process_shares_its_own_view_and_that_of_nobody_unknown() {
-        assert!(is_shared_with(Some(getpid())));
-        assert!(!is_shared_with(None));
-        assert!(!is_shared_with(Pid::from_raw(i32::MAX)));
+        assert_eq!(sight_beside(Some(getpid())), Sight::Shared);
+        assert_eq!(sight_beside(None), Sight::Own);
+        assert_eq!(sight_beside(Pid::from_raw(i32::MAX)), Sight::Own);
     }
 
     #[test]
@@ -104,10 +101,5 @@ mod tests {
         assert!(may_trace(b"CapPrm:\t0\nCapEff:\t000001ffffffffff\nCapBnd:\t0\n"));
         assert!(!may_trace(b"CapPrm:\t000001ffffffffff\nCapEff:\t0000000000000000\n"));
         assert!(!may_trace(b"Name:\tcat\n"));
-    }
-
-    #[test]
-    fn process_that_is_not_denied_the_daemons_root_is_not_confined() {
-        assert!(!is_confined_from_start(false));
     }
 }

@@ -66,7 +66,8 @@ impl Client {
             Some(resolved) => Some(resolved.policy()),
             None => self.active().map(|_| policy_without_rules(dir, path)),
         };
-        let policy = policy.filter(|policy| *policy == Policy::Remote || !self.is_exiting());
+        let policy =
+            policy.filter(|policy| *policy == Policy::Remote || !self.attention.is_exiting());
         // The kernel opens nothing without a name; to others that would be the folder `dir`.
         let policy = policy.filter(|_| !path.is_empty());
         if policy.is_some() && flags.contains(OFlags::TRUNC) {
@@ -86,7 +87,7 @@ impl Client {
                 let opened = opened.inspect(|&fd| self.detach_opened(fd));
                 self.unless_elsewhere(resolved, Some(opened))
             }
-            (Some(Policy::Delegate), Some(resolved)) if !self.detaches_all() => {
+            (Some(Policy::Delegate), Some(resolved)) if self.attention.refusal().is_none() => {
                 self.open_delegated(name, resolved, flags, mode)
             }
             _ => None,
@@ -174,13 +175,9 @@ impl Client {
         closed
     }
 
-    pub(crate) fn detaches_all(&self) -> bool {
-        self.detaches_all.load(Ordering::Acquire)
-    }
-
     /// Takes a descriptor that was just opened into the table.
     pub(crate) fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
-        if policy == Policy::Hybrid && self.may_keep_unexamined(fd, flags) {
+        if policy == Policy::Hybrid && self.leave_unexamined(fd, flags) {
             return;
         }
         // What asks for a file without a name has the bit of a folder, too.
@@ -192,8 +189,7 @@ impl Client {
                 Policy::Pass => Some(Reason::Rule),
                 Policy::Kernels => Some(Reason::Pseudo),
                 _ if fd <= STREAMS_MAX => Some(Reason::StandardStream),
-                _ if self.detaches_all() => Some(Reason::Unsupported),
-                _ => None,
+                _ => self.attention.refusal(),
             };
             let kept = identify(self.host.borrow(fd)).ok();
             let kept = kept

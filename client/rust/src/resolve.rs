@@ -1,9 +1,6 @@
 //! Resolves the paths of calls, and finds the policies that rules give them.
-//!
-//! A process may see other names than its daemon: what it denied itself the daemon must not do for
-//! it, and what it sees elsewhere the daemon cannot find.
 
-use core::{ffi::CStr, sync::atomic::Ordering};
+use core::ffi::CStr;
 
 use rustix::fd::RawFd;
 
@@ -12,13 +9,14 @@ use crate::{
     names::Ending,
     paths::{AbsolutePath, apart},
     rules::{Policy, policy_without_rules},
+    sight::Sight,
 };
 
 impl Client {
     /// `path`, which is relative to `dir`, in full.
     pub(crate) fn absolute_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
         let mut path = AbsolutePath::new(self.active()?, self.host, dir, path)?;
-        if path.is_remote() && self.has_own_root() {
+        if path.is_remote() && self.sight.is(Sight::Elsewhere) {
             path.stay_here();
         }
         Some(path)
@@ -64,33 +62,27 @@ impl Client {
     /// The process denied itself names (Landlock): it opens files itself from now on, and remote
     /// names are refused.
     pub fn confine(&self) {
-        self.change_view();
-        self.is_confined.store(true, Ordering::Release);
+        self.sight.leave_for(Sight::Confined);
     }
 
     /// The process has another root folder: absolute names are not those that rules are about.
     pub fn change_root(&self) {
-        self.change_view();
-        self.has_own_root.store(true, Ordering::Release);
+        self.sight.leave_for(Sight::Elsewhere);
     }
 
-    pub(crate) fn has_own_root(&self) -> bool {
-        self.has_own_root.load(Ordering::Acquire)
-    }
-
+    /// True if the process denied itself names, or was started where they are denied.
     pub(crate) fn is_confined(&'static self) -> bool {
-        self.is_confined.load(Ordering::Acquire)
-            || self.connected().is_some_and(|connection| connection.is_confined)
+        let from_start = || self.connected().is_some_and(|c| c.sight == Sight::Confined);
+        self.sight.is(Sight::Confined) || from_start()
     }
 
     /// True if a name may be told to the daemon.
     pub(crate) fn shares_view(&'static self) -> bool {
-        !self.has_own_view.load(Ordering::Acquire)
-            && self.connection().is_some_and(|connection| connection.shares_view)
+        self.sight.is(Sight::Shared) && self.connection().is_some_and(|c| c.sight == Sight::Shared)
     }
 
-    /// The process has another root folder from now on, or may have other mounts.
+    /// The process may have other mounts from now on, or be another user.
     pub fn change_view(&self) {
-        self.has_own_view.store(true, Ordering::Release);
+        self.sight.leave_for(Sight::Own);
     }
 }

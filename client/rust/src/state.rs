@@ -192,7 +192,9 @@ impl State {
             Self::Detached(reason)
             | Self::Served(Served { staging: Staging::Unfit(reason), .. }) => Some(*reason),
             Self::Lost => Some(Reason::DaemonLost),
-            _ => None,
+            Self::Fresh | Self::Served(_) | Self::Bundled(_) | Self::AtRest(_) | Self::Closed => {
+                None
+            }
         }
     }
 
@@ -284,12 +286,13 @@ impl State {
     pub(crate) fn refuse(&mut self, reason: Reason) {
         match self {
             Self::Fresh => *self = Self::Detached(reason),
-            Self::Served(served) if served.descriptor != Descriptor::Remote => {
-                if let Staging::NotYet = served.staging {
+            Self::Served(served) => {
+                let is_here = served.descriptor != Descriptor::Remote;
+                if is_here && matches!(served.staging, Staging::NotYet) {
                     served.staging = Staging::Unfit(reason);
                 }
             }
-            _ => {}
+            Self::Detached(_) | Self::Bundled(_) | Self::AtRest(_) | Self::Closed | Self::Lost => {}
         }
     }
 

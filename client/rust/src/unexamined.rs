@@ -44,19 +44,19 @@ impl Client {
         }
     }
 
-    /// True if the next write to `fd`, at its position, is the kernel's as it is. Of another thread
-    /// that begins to stage meanwhile it would come to the same place.
+    /// Leaves the next write to `fd`, at its position, to the kernel. True if that is safe: another
+    /// thread that begins to stage meanwhile would stage to the same place.
     #[must_use]
     #[inline]
-    pub fn leaves_write(&'static self, fd: RawFd) -> bool {
-        if shm::is_alone() { self.leaves_write_at(fd) } else { self.is_foreign(fd) }
+    pub fn leave_write(&'static self, fd: RawFd) -> bool {
+        if shm::is_alone() { self.leave_write_at(fd) } else { self.is_foreign(fd) }
     }
 
-    /// True if the next write to a place of `fd` is the kernel's as it is: as
+    /// Leaves the next write to a place of `fd` to the kernel. True if that is safe: as
     /// [`is_kernels`](Self::is_kernels) says, and it is one of the first.
     #[must_use]
     #[inline]
-    pub fn leaves_write_at(&'static self, fd: RawFd) -> bool {
+    pub fn leave_write_at(&'static self, fd: RawFd) -> bool {
         match self.table.get(fd) {
             Entry::Opened(opened) => match opened.written() {
                 Some(written) if self.is_nothing_staged() => {
@@ -116,7 +116,7 @@ impl Client {
         mode: u32,
     ) -> Option<io::Result<RawFd>> {
         let (bits, flags) = (flags, OFlags::from_bits_retain(flags));
-        let is_plain = self.opens_shortly.load(Ordering::Relaxed) && may_be_short(flags);
+        let is_plain = !self.is_ruled() && may_be_short(flags);
         if !is_plain || is_kernels(path.to_bytes()) || !self.may_stay_unexamined() {
             return None;
         }
@@ -131,9 +131,8 @@ impl Client {
 
     /// Leaves a descriptor unexamined that was just opened with such `flags`. Returns whether that
     /// is safe.
-    pub(crate) fn may_keep_unexamined(&'static self, fd: RawFd, flags: OFlags) -> bool {
-        let is_short = self.stages_later() && may_be_short(flags);
-        is_short && self.may_stay_unexamined() && self.keep_unexamined(fd)
+    pub(crate) fn leave_unexamined(&'static self, fd: RawFd, flags: OFlags) -> bool {
+        may_be_short(flags) && self.may_stay_unexamined() && self.keep_unexamined(fd)
     }
 
     #[inline]
@@ -168,11 +167,6 @@ impl Client {
         self.attention.is_lazy() && self.is_nothing_staged()
     }
 
-    /// True if the first writes of a file go to the kernel.
-    pub(crate) fn stages_later(&self) -> bool {
-        self.config.get().is_some_and(|config| !config.stage_after.is_zero())
-    }
-
     /// True if nobody in the job has a file linked.
     pub(crate) fn is_nothing_staged(&'static self) -> bool {
         self.job().is_none_or(|job| job.shared().inodes.is_empty())
@@ -204,7 +198,7 @@ impl Client {
         let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, identify(number)?)));
         let Ok((flags, (mode, (device, inode)))) = found else { return before };
         let reason = match before {
-            Entry::Opened(_) => self.detaches_all().then_some(Reason::Unsupported),
+            Entry::Opened(_) => self.attention.refusal(),
             _ => Some(Reason::Inherited),
         };
         let is_file = !flags.contains(OFlags::PATH);

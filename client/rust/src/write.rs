@@ -301,7 +301,7 @@ impl Locked {
         if waits {
             return Some(Reason::Synchronous);
         }
-        let is_dear = len >= LONG && log.is_dearer_than(&mut file.write_cost, len as u64);
+        let is_dear = len >= LONG && log.compare(&mut file.write_cost, len as u64);
         is_dear.then_some(Reason::Large)
     }
 

@@ -57,25 +57,18 @@ impl Writes {
 mod tests {
     use super::*;
 
-    const MODES: [(&str, Writes); 3] =
-        [("behind", Writes::Behind), ("large", Writes::Large), ("through", Writes::Through)];
-
     #[test]
     fn every_pair_of_mode_and_event_leads_where_the_table_says() {
-        type Event = (&'static str, fn(&mut Writes));
-        let events: [Event; 3] = [
-            ("large ones fit", |writes| writes.stage_large(true)),
-            ("large ones do not fit", |writes| writes.stage_large(false)),
-            ("synchronize", Writes::synchronize),
-        ];
-        for (event, happen) in events {
-            for (from, mode) in MODES {
-                let mut writes = mode;
-                happen(&mut writes);
-                let to = MODES.into_iter().find(|(_, to)| *to == writes).expect("a mode");
-                let documented = crate::edges::after(include_str!("writes.rs"), event, from);
-                assert_eq!(to.0, documented, "{event} of {from}");
-            }
-        }
+        let modes =
+            [("behind", Writes::Behind), ("large", Writes::Large), ("through", Writes::Through)];
+        crate::edges::walk(
+            include_str!("writes.rs"),
+            &modes,
+            &[
+                ("large ones fit", |writes| writes.stage_large(true)),
+                ("large ones do not fit", |writes| writes.stage_large(false)),
+                ("synchronize", Writes::synchronize),
+            ],
+        );
     }
 }

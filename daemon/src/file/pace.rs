@@ -30,7 +30,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Counts a tick that finds refused bytes; whether they are to be tried again.
-    pub(crate) fn is_retry_due(&self) -> bool {
+    pub(crate) fn tick_refused(&self) -> bool {
         let ticks = self.refused_ticks.get() + 1;
         debug_assert!(ticks <= RETRY_TICKS, "a retry starts the count again");
         self.refused_ticks.set(ticks % RETRY_TICKS);

@@ -46,9 +46,9 @@ impl<S: Storage> Bells<S> {
         if self.rings_always {
             shared.bell.ring_always();
         } else if !can_wait {
-            session.is_late(lane, false);
+            session.mark_late(lane, false);
             shared.bell.ring();
-        } else if !session.is_late(lane, true) {
+        } else if !session.mark_late(lane, true) {
             let late = Late { session: Rc::clone(session), lane, since: self.turn.get() };
             self.late.borrow_mut().push_back(late);
         }
@@ -66,7 +66,7 @@ impl<S: Storage> Bells<S> {
         while let Some(Late { session, lane, .. }) = self.pop_due(turn) {
             let shared = session.segment.shared().lane(lane);
             // Unless it was woken meanwhile.
-            if let Some(shared) = shared.filter(|_| session.is_late(lane, false)) {
+            if let Some(shared) = shared.filter(|_| session.mark_late(lane, false)) {
                 shared.bell.ring();
             }
         }

@@ -55,7 +55,7 @@ fn a_client_is_woken_at_once_by_its_last_answer() {
     let bells = Bells::new(false);
     bells.answered(&session, 3, true);
     bells.answered(&session, 3, false);
-    assert!(!session.is_late(3, false), "nothing is left to wake it for");
+    assert!(!session.mark_late(3, false), "nothing is left to wake it for");
 }
 
 /// The first of two requests moves so many bytes: whether its client sleeps until more is answered.

@@ -151,7 +151,7 @@ impl Source for Device {
         let heeded = self.heeded.as_ref();
         let was_woken =
             std::mem::take(&mut self.was_armed) && heeded.is_none_or(Heeded::may_have_ended_park);
-        if !was_woken && !self.is_active() && !self.look.is_due() {
+        if !was_woken && !self.is_active() && !self.look.tick() {
             return 0;
         }
         self.take_all(budget)

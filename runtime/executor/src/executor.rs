@@ -166,7 +166,7 @@ impl Executor {
         let doorbell_events = if was_parked { self.visit() } else { 0 };
         let latency_polls = self.slice(now);
         let source_events = self.visit();
-        let throughput_polls = u64::from(self.has_ready(Class::Throughput));
+        let throughput_polls = u64::from(self.collect_ready(Class::Throughput));
         self.poll_next(Class::Throughput);
 
         // Sources have seen what tasks did. The look for throughput tasks may have brought in
@@ -220,7 +220,7 @@ impl Executor {
     fn slice(&mut self, start: Instant) -> u64 {
         let mut polls = 0;
         let has_backlog = loop {
-            if !self.has_ready(Class::Latency) {
+            if !self.collect_ready(Class::Latency) {
                 break !self.ready.is_empty() || self.main_woken;
             }
             // The first is polled, however late it is.
@@ -320,15 +320,16 @@ impl Executor {
         *(if self.was_idle { &mut counters.polling } else { &mut counters.working }) += time;
     }
 
-    /// True if a task of `class` is ready.
-    fn has_ready(&mut self, class: Class) -> bool {
+    /// Takes in what was woken, unless a task of `class` is ready. True if one is then.
+    fn collect_ready(&mut self, class: Class) -> bool {
         if self.ready.of(class).is_empty() {
             self.inner.wakes.take(&mut self.ready);
         }
         !self.ready.of(class).is_empty()
     }
 
-    /// Polls the next task of `class` that [`has_ready`](Self::has_ready) found, if there is one.
+    /// Polls the next task of `class` that [`collect_ready`](Self::collect_ready) found, if there
+    /// is one.
     fn poll_next(&mut self, class: Class) {
         let Some(index) = self.ready.of(class).pop_front() else { return };
         let slot = self.inner.tasks.borrow().slot(index);

@@ -23,8 +23,8 @@ impl Seldom {
         Self { handle: handle.clone(), period, last: handle.now(), turns: 0 }
     }
 
-    /// True if `period` has passed since this was last true. To be asked once a turn.
-    pub fn is_due(&mut self) -> bool {
+    /// Counts a turn. True if `period` has passed since this was last true.
+    pub fn tick(&mut self) -> bool {
         self.turns += 1;
         if self.turns < TURNS {
             return false;

@@ -90,9 +90,9 @@ impl Batch {
         self.byte_len >= BATCH_BYTES || !self.is_gathered() && self.len >= full_len
     }
 
-    /// True if it has waited for long enough; at a visit at which nothing else is in flight when
-    /// `is_alone`, and which a block will probably follow when `may_block`.
-    pub(crate) fn is_due(&mut self, is_alone: bool, may_block: bool, now: Instant) -> bool {
+    /// Counts a visit. True if the batch has waited for long enough; at a visit at which nothing
+    /// else is in flight when `is_alone`, and which a block will probably follow when `may_block`.
+    pub(crate) fn visit(&mut self, is_alone: bool, may_block: bool, now: Instant) -> bool {
         let is_complete = mem::take(&mut self.is_complete);
         let was_left = mem::replace(&mut self.is_left, is_complete && may_block);
         let grows = mem::replace(&mut self.len_before, self.len) < self.len;
@@ -153,14 +153,14 @@ mod tests {
         let (mut batch, note) = batch_of(&[0, LEN as u64]);
         let after = |time| Instant::default() + time;
         for (place, time) in (2..).zip([HELD_MAX, GATHERING_MAX / 2, GATHERING_MAX * 99 / 100]) {
-            assert!(!batch.is_due(true, true, after(time)));
+            assert!(!batch.visit(true, true, after(time)));
             note(&mut batch, place * LEN as u64);
         }
-        assert!(batch.is_due(true, true, after(GATHERING_MAX)));
+        assert!(batch.visit(true, true, after(GATHERING_MAX)));
 
         let (mut batch, _) = batch_of(&[0, LEN as u64]);
-        assert!(!batch.is_due(true, true, Instant::default()));
-        assert!(batch.is_due(true, true, Instant::default()), "no more of them has come");
+        assert!(!batch.visit(true, true, Instant::default()));
+        assert!(batch.visit(true, true, Instant::default()), "no more of them has come");
     }
 
     #[test]
@@ -200,15 +200,15 @@ mod tests {
                 batch
             };
             let mut batch = followed();
-            assert!(!batch.is_due(is_alone, true, Instant::default()));
-            assert!(batch.is_due(is_alone, true, Instant::default()), "it did not block");
-            assert!(followed().is_due(is_alone, false, Instant::default()), "it will not");
+            assert!(!batch.visit(is_alone, true, Instant::default()));
+            assert!(batch.visit(is_alone, true, Instant::default()), "it did not block");
+            assert!(followed().visit(is_alone, false, Instant::default()), "it will not");
         }
     }
 
     #[test]
     fn what_stands_alone_does_not_wait_for_what_continues() {
         let (mut batch, _) = batch_of(&[1 << 30, 0, LEN as u64]);
-        assert!(batch.is_due(true, true, Instant::default()));
+        assert!(batch.visit(true, true, Instant::default()));
     }
 }

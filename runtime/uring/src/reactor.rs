@@ -136,7 +136,7 @@ impl Source for Descriptors {
     fn poll(&mut self, budget: usize) -> usize {
         let inner = &self.reactor.0;
         if !inner.events.has_ready() {
-            if !self.look.is_due() {
+            if !self.look.tick() {
                 return 0;
             }
             inner.events.look();

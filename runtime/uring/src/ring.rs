@@ -206,7 +206,7 @@ impl Ring {
         let is_alone = self.in_flight.len() == self.queued();
         let blocks = matches!(self.handle.idle(), Idle::Park | Idle::Interrupt);
         let may_block = blocks && !self.handle.has_backlog();
-        self.batch.is_due(is_alone, may_block, self.handle.lately())
+        self.batch.visit(is_alone, may_block, self.handle.lately())
     }
 
     /// Reports what the kernel says of a run, and has done what it has left of it.

@@ -51,7 +51,7 @@ impl Volume {
         };
         let taken = taken.await;
         match taken {
-            Ok(()) => self.resting.are_calm(shown),
+            Ok(()) => self.resting.calm_down(shown),
             Err(_) => self.users.set_left(tasks),
         }
         taken

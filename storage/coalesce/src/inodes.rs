@@ -91,8 +91,8 @@ impl Users {
     }
 
     /// An inode has lost its last name. Its task is nobody's when the record of that is written, of
-    /// which the inode is [told](Live::is_noted), and nobody has it open any more.
-    pub(super) fn is_gone(self: &Rc<Self>, inode: u64, node: Node) -> Rc<Live> {
+    /// which the inode is [told](Live::confirm), and nobody has it open any more.
+    pub(super) fn orphan(self: &Rc<Self>, inode: u64, node: Node) -> Rc<Live> {
         let node = self.now(inode, node);
         let live = self.live.borrow_mut().remove(&inode).and_then(|live| live.upgrade());
         let live = live.unwrap_or_else(|| Rc::new(Live::new(inode, self)));
@@ -139,13 +139,13 @@ impl Live {
     }
 
     /// The record is written that took its last name.
-    pub(super) fn is_noted(&self) {
+    pub(super) fn confirm(&self) {
         self.is_noted.set(true);
         self.users.written.borrow_mut().remove(&self.inode);
     }
 
     /// The record could not be written that took its last name: it has that again.
-    pub(super) fn is_back(self: &Rc<Self>) {
+    pub(super) fn restore(self: &Rc<Self>) {
         if self.gone.take().is_some() {
             self.users.live.borrow_mut().insert(self.inode, Rc::downgrade(self));
         }
@@ -323,7 +323,7 @@ impl Volume {
     /// A task that was free gets without a byte; where it cannot, it is free again.
     pub(super) async fn empty(&self, chunk_len: u64, task: u64) -> io::Result<()> {
         let stream = self.stream(task)?;
-        stream.is_free();
+        stream.hand_on();
         let cleared = stream.resize(self.machine(), 0).await;
         if cleared.is_err() {
             self.users.set_free([(chunk_len, task)]);

@@ -31,7 +31,7 @@ use storage::verdict::errno;
 use uring::{Buffer, Buffers};
 use wire::CreateFlags;
 
-use self::source::{Making, Source, State};
+use self::source::{Making, Source, Stand, State};
 use super::{file::Packed, places::Places, stream::Turn, volume::Volume};
 use crate::clients::Clients;
 
@@ -204,7 +204,7 @@ impl Intake {
     fn forget_old(&self) {
         self.sources.borrow_mut().retain(|source| {
             let source = source.borrow();
-            let is_over = source.is_over && source.files.is_empty() && !source.has_news();
+            let is_over = source.entry.is_over() && source.files.is_empty() && !source.has_news();
             if is_over {
                 self.clients.bundles.remove(&source.entry);
             }
@@ -235,17 +235,14 @@ impl Intake {
         for inode in wanted {
             self.advance(source, inode).await;
             let mut source = source.borrow_mut();
-            let is_over = source.is_over;
-            let Some(file) = source.files.get(&inode) else { continue };
-            if !file.is_closed && !is_over {
+            let is_over = source.stand == Stand::Over;
+            let is_done = |file: &Making| file.is_closed || is_over;
+            if !source.files.get(&inode).is_some_and(is_done) {
                 continue;
             }
-            let failure = match file.state {
-                State::Failed(why) if !file.is_told => Some(why),
-                _ => None,
-            };
-            source.files.remove(&inode);
-            failure.inspect(|why| self.tell(&source, *why));
+            if let Some(State::Failed(why)) = source.files.remove(&inode).map(|file| file.state) {
+                self.tell(&source, why);
+            }
         }
     }
 
@@ -253,42 +250,40 @@ impl Intake {
     fn due(source: &Rc<RefCell<Source>>, all: bool, now: Instant) -> Vec<u64> {
         let source = source.borrow();
         let is_full = source.kept() > source.entry.logs.data_len / FULL;
-        let all = all || is_full || source.is_over;
+        let all = all || is_full || source.stand == Stand::Over;
         let is_due = |file: &Making| {
             let is_old = now.saturating_since(file.since) >= OLD;
-            all || is_old || file.is_closed || !matches!(file.state, State::New)
+            all || is_old || file.is_closed || !file.state.is_new()
         };
         source.files.iter().filter(|(_, file)| is_due(file)).map(|(inode, _)| *inode).collect()
     }
 
     /// Makes a file if it is not made yet, and writes to it what its client has written.
     async fn advance(&self, source: &Rc<RefCell<Source>>, inode: u64) {
-        let (state, data, at) = {
+        let (mut state, data, at) = {
             let mut source = source.borrow_mut();
             let Some(file) = source.files.get_mut(&inode) else { return };
             let (pieces, at) = (mem::take(&mut file.pieces), file.written);
             file.written = file.len;
             (file.state.clone(), source.buffers(&pieces), at)
         };
-        let state = match state {
-            State::New => {
-                let made = Box::pin(self.make(source, inode)).await;
-                made.map_or_else(|why| State::Failed(errno(why)), State::Open)
-            }
-            state => state,
-        };
+        if state.is_new() {
+            state.made(Box::pin(self.make(source, inode)).await.map_err(errno));
+        }
         let written = match (&state, data) {
             (State::Open(file), Some(data)) => Box::pin(write(file, at, data)).await.map_err(errno),
             (State::Open(_), None) => Err(Errno::FAULT),
             _ => Ok(()),
         };
         let mut source = source.borrow_mut();
-        if let Some(file) = source.files.get_mut(&inode) {
-            file.state = written.map_or_else(State::Failed, |()| state);
-            file.is_told |= written.is_err();
-        }
         // One that could not be made its client asks about, or it is told when it is closed.
-        written.err().inspect(|why| self.tell(&source, *why));
+        if let Err(why) = written {
+            state.lose(why);
+            self.tell(&source, why);
+        }
+        if let Some(file) = source.files.get_mut(&inode) {
+            file.state = state;
+        }
     }
 
     /// Owes a client the error of bytes that are lost.
@@ -305,7 +300,7 @@ impl Intake {
             let name = file.name.clone();
             (Rc::clone(&file.volume), file.folder, name, file.mode, file.how, file.time)
         };
-        let is_sure = |file: &Making| file.is_sure;
+        let is_sure = |file: &Making| !matches!(file.state, State::Doubtful);
         if !source.borrow().files.get(&inode).is_some_and(is_sure) {
             self.give_way(&volume, folder, &name).await?;
         }
@@ -360,7 +355,7 @@ impl Intake {
             let mut source = source.borrow_mut();
             return match source.files.remove(&inode).map(|file| file.state) {
                 Some(State::Open(file)) => Ok(file.reopened(flags)),
-                Some(State::Failed(why)) => Err(why.into()),
+                Some(State::Failed(why) | State::Lost(why)) => Err(why.into()),
                 _ => Err(Errno::IO.into()),
             };
         }

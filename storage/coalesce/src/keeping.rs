@@ -94,7 +94,7 @@ impl Volume {
         }
         let slots = Buffer::from(slots);
         write_all(self.machine(), &member.journal()?, slots_at?, &slots).await?;
-        streams.iter().zip(all).for_each(|(stream, data)| stream.is_written(len_of(data)));
+        streams.iter().zip(all).for_each(|(stream, data)| stream.extend_to(len_of(data)));
         Ok(())
     }
 }

@@ -110,7 +110,7 @@ impl Resting {
     }
 
     /// Those are made.
-    pub(super) fn are_calm(&self, files: Vec<(u64, Option<Name>)>) {
+    pub(super) fn calm_down(&self, files: Vec<(u64, Option<Name>)>) {
         self.calm.borrow_mut().extend(files);
     }
 }

@@ -102,7 +102,7 @@ impl Volume {
         let said = write_all(self.machine(), &member.data, header_at, &header.into()).await;
         if let Err(why) = said {
             if let Some(growing) = &mut *lock(&self.growing) {
-                growing.is_unsure(member.number);
+                growing.mark_unsure(member.number);
             }
             member.unplaced.set(0);
             return Err(why);

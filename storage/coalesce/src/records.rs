@@ -102,7 +102,7 @@ impl Volume {
         let record = Record::of(catalogue::encode(&changes));
         let applied = self.tree.borrow_mut().apply(changes);
         let gone = applied.gone.into_iter();
-        let gone = gone.map(|(inode, node)| self.users.is_gone(inode, node)).collect();
+        let gone = gone.map(|(inode, node)| self.users.orphan(inode, node)).collect();
         self.append(Record { undo: applied.undo, gone, ..record }).await?;
         Ok(value)
     }
@@ -203,7 +203,7 @@ impl Volume {
                 let done = records.queued.borrow_mut().drain(..count).collect::<Vec<_>>();
                 for Record { gone, outcome, .. } in done {
                     // Only now: their bytes are to be there as long as their names may be.
-                    gone.iter().for_each(|live| live.is_noted());
+                    gone.iter().for_each(|live| live.confirm());
                     outcome.set(Some(Ok(())));
                 }
             }
@@ -225,7 +225,7 @@ impl Volume {
                 self.tree.borrow_mut().apply(catalogue::unmake_files(&record.bytes));
             }
             self.tree.borrow_mut().apply(record.undo);
-            record.gone.iter().for_each(|live| live.is_back());
+            record.gone.iter().for_each(|live| live.restore());
             record.outcome.set(Some(Err(why)));
         }
     }

@@ -102,7 +102,7 @@ impl Stream {
     }
 
     /// It is nobody's, and so the next one's.
-    pub(super) fn is_free(&self) {
+    pub(super) fn hand_on(&self) {
         self.is_moved.set(false);
     }
 
@@ -402,7 +402,7 @@ impl Stream {
     }
 
     /// Takes in that so many bytes were written, and the journal says so.
-    pub(super) fn is_written(&self, len: u64) {
+    pub(super) fn extend_to(&self, len: u64) {
         debug_assert!(len <= self.place.get().chunk_len, "a kept file is in one chunk");
         self.len.set(len);
     }

@@ -385,7 +385,7 @@ impl Volume {
         }
         for task in self.users.nobodys() {
             let stream = self.stream(task)?;
-            stream.is_free();
+            stream.hand_on();
             stream.resize(&self.machine, 0).await?;
         }
         let (growing, lens) = (Arc::clone(&self.growing), self.lens());

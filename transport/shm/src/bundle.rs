@@ -130,7 +130,8 @@ impl Bundle {
     }
 
     /// Publishes all records before `head`, and the bytes they speak of. Look at
-    /// [`recalled`](Self::recalled) and at [`must_announce`](Self::must_announce) after this.
+    /// [`recalled`](Self::recalled) and at [`claim_announcement`](Self::claim_announcement) after
+    /// this.
     pub fn publish(&self, head: u64) {
         self.producer.0.head.store(head, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -150,10 +151,10 @@ impl Bundle {
         self.control.0.torn.load(Ordering::Relaxed)
     }
 
-    /// True if the daemon has to be told that something is published; it is once the caller has
-    /// done so.
+    /// Claims to announce what is published. True if the daemon has to be told; it is once the
+    /// caller has done so.
     #[must_use]
-    pub fn must_announce(&self) -> bool {
+    pub fn claim_announcement(&self) -> bool {
         let announced = &self.control.0.announced;
         announced.load(Ordering::Relaxed) == 0 && announced.swap(1, Ordering::AcqRel) == 0
     }
@@ -285,7 +286,7 @@ mod loom_tests {
                     for record in 0..2u64 {
                         shared.log[usize::try_from(record).unwrap()].set(record + 1);
                         shared.bundle.publish(record + 1);
-                        announced += u32::from(shared.bundle.must_announce());
+                        announced += u32::from(shared.bundle.claim_announcement());
                     }
                     announced
                 })

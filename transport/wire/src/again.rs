@@ -1,24 +1,17 @@
 //! Replay: the meaning of a request that is sent again (`docs/reference/protocol.md`, rules 12 and
 //! 13).
 
-use crate::request::Request;
+use crate::request::{Replay, Request};
 
 /// Bits of `fallocate(2)`: bytes are taken out, or put in.
 const COLLAPSE_RANGE: u32 = 0x08;
 const INSERT_RANGE: u32 = 0x20;
 
 impl Request {
-    /// True if it changes a file, though it may be executed twice.
+    /// True if a server of remote files is asked for it, too.
     #[must_use]
-    pub const fn changes(&self) -> bool {
-        matches!(
-            self,
-            Self::Write { .. }
-                | Self::Allocate { .. }
-                | Self::SetMode { .. }
-                | Self::SetOwner { .. }
-                | Self::SetTimes { .. }
-        )
+    pub const fn leaves_node(&self) -> bool {
+        !matches!(self.replay(), Replay::Here)
     }
 
     /// True if it moves bytes of a file, which it would do twice.

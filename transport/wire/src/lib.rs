@@ -54,7 +54,7 @@ pub use payload::TRANSFER_LEN_MAX;
 pub use phase::{Phase, Reply};
 pub use place::{Place, PlaceName, SOURCES_MAX};
 pub use record::{CreateFlags, Record};
-pub use request::{Kind, PathPair, Request, Subject};
+pub use request::{Kind, PathPair, Replay, Request, Subject};
 pub use sample::is_sampled;
 pub use times::Times;
 pub use uses::Uses;

@@ -30,6 +30,21 @@ pub enum Subject {
     Names,
 }
 
+/// Effect of sending a request to a server of remote files again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// No server is asked for it.
+    Here,
+    /// It is executed again.
+    Anew,
+    /// The answer that was given is given again, as long as the same server lives.
+    Kept,
+    /// The same, of one that changes a file, though it may be executed twice.
+    Changes,
+    /// It changes names or a length. If it must not be executed twice a record says that it was.
+    Recorded,
+}
+
 /// Fields of a request that tell its subject.
 #[derive(Clone, Copy)]
 struct Found {
@@ -39,12 +54,11 @@ struct Found {
 
 /// Makes the requests of a table. A row has the number on the wire, the name in statistics, how
 /// often the daemon answers, the subject (`either`: names, or a file where there is no path), and
-/// whether servers of remote files are asked for it, too; and for each field the place where it
-/// lies in an entry.
+/// its [`Replay`]; and for each field the place where it lies in an entry.
 macro_rules! requests {
     ($(
         $(#[$doc:meta])*
-        $kind:ident = $number:literal, $name:literal, $answers:ident, $subject:ident, $where:ident
+        $kind:ident = $number:literal, $name:literal, $answers:ident, $subject:ident, $again:ident
         $({$(
             $(#[$field_doc:meta])*
             $field:ident: $type:ty = $place:ident,
@@ -126,10 +140,10 @@ macro_rules! requests {
                 )*}
             }
 
-            /// True if a server of remote files is asked for it, too.
+            /// The effect of sending it again.
             #[must_use]
-            pub const fn leaves_node(&self) -> bool {
-                match self { $(Self::$kind { .. } => requests!(@ $where),)* }
+            pub const fn replay(&self) -> Replay {
+                match self { $(Self::$kind { .. } => requests!(@ $again),)* }
             }
 
             /// Encodes the request. The lane it goes to numbers the entry.
@@ -161,8 +175,11 @@ macro_rules! requests {
     };
     (@ once) => { false };
     (@ twice) => { true };
-    (@ here) => { false };
-    (@ anywhere) => { true };
+    (@ here) => { Replay::Here };
+    (@ anew) => { Replay::Anew };
+    (@ kept) => { Replay::Kept };
+    (@ changes) => { Replay::Changes };
+    (@ recorded) => { Replay::Recorded };
     (@ session $found:ident) => { Subject::Session };
     (@ file $found:ident) => { Subject::File($found.slot) };
     (@ names $found:ident) => { Subject::Names };
@@ -204,7 +221,7 @@ requests! {
     /// Opens a path into file slot `file`; completes with the file's
     /// [`FileFlags`](crate::FileFlags) bits. `flags` are those of `open(2)`, `mode` is a
     /// [`NewMode`](crate::NewMode).
-    Open = 1, "open", twice, names, anywhere {
+    Open = 1, "open", twice, names, recorded {
         /// Slot to fill.
         file: u32 = File,
         /// `O_*` bits.
@@ -218,12 +235,12 @@ requests! {
         inode: u64 = B,
     };
     /// Drains the file and lets go of its descriptor; the error it still owes is in its slot.
-    Close = 2, "close", twice, file, anywhere {
+    Close = 2, "close", twice, file, kept {
         /// Slot to empty.
         file: u32 = File,
     };
     /// Reads into the arena; completes with the bytes read.
-    Read = 3, "read", twice, file, anywhere {
+    Read = 3, "read", twice, file, anew {
         file: u32 = File,
         /// First byte in the file.
         at: u64 = A,
@@ -233,7 +250,7 @@ requests! {
         arena_at: u64 = B,
     };
     /// Writes from the arena, past the staging log; completes with the bytes written.
-    Write = 4, "write", twice, file, anywhere {
+    Write = 4, "write", twice, file, changes {
         file: u32 = File,
         /// First byte in the file; ignored for a file opened to append.
         at: u64 = A,
@@ -245,15 +262,15 @@ requests! {
     /// Drains every file of the session.
     FlushAll = 5, "flush_all", twice, session, here;
     /// Drains the file and makes data and metadata durable.
-    Sync = 6, "fsync", twice, file, anywhere {
+    Sync = 6, "fsync", twice, file, kept {
         file: u32 = File,
     };
     /// Drains the file and makes the data durable.
-    Datasync = 7, "fdatasync", twice, file, anywhere {
+    Datasync = 7, "fdatasync", twice, file, kept {
         file: u32 = File,
     };
     /// Checks that the file can have a position, which is the client's; completes with it.
-    SetPosition = 8, "set_position", twice, file, anywhere {
+    SetPosition = 8, "set_position", twice, file, anew {
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
@@ -294,73 +311,73 @@ requests! {
         file: u32 = File,
     };
     /// Puts the `struct stat` of a path into the lane's buffer.
-    Stat = 14, "stat", twice, names, anywhere {
+    Stat = 14, "stat", twice, names, anew {
         path_len: u32 = Len,
         follow: bool = First,
     };
     /// Drains and truncates: the file in slot `file`, or the path when `path_len` is not zero.
-    Truncate = 15, "truncate", twice, either, anywhere {
+    Truncate = 15, "truncate", twice, either, recorded {
         file: u32 = File,
         path_len: u32 = Len,
         /// New length of the file.
         len: u64 = A,
     };
     /// Removes a name.
-    Unlink = 16, "unlink", twice, names, anywhere {
+    Unlink = 16, "unlink", twice, names, recorded {
         path_len: u32 = Len,
     };
     /// Renames, `flags` as in `renameat2(2)`.
-    Rename = 17, "rename", twice, names, anywhere {
+    Rename = 17, "rename", twice, names, recorded {
         paths: PathPair = Pair,
         /// `RENAME_*` bits.
         flags: u32 = Len,
     };
     /// Makes a folder.
-    MakeDir = 18, "mkdir", twice, names, anywhere {
+    MakeDir = 18, "mkdir", twice, names, recorded {
         path_len: u32 = Len,
         /// A [`NewMode`](crate::NewMode).
         mode: u32 = First,
     };
     /// Removes an empty folder.
-    RemoveDir = 19, "rmdir", twice, names, anywhere {
+    RemoveDir = 19, "rmdir", twice, names, recorded {
         path_len: u32 = Len,
     };
     /// Fills the lane's buffer with the place where the next such request goes on, and the folder's
     /// names, NUL after each; completes with the bytes used, zero after the last name.
-    ReadDir = 20, "readdir", twice, names, anywhere {
+    ReadDir = 20, "readdir", twice, names, anew {
         path_len: u32 = Len,
         /// Zero, or where the last request has ended.
         from: u64 = A,
     };
     /// Makes a hard link.
-    Link = 21, "link", twice, names, anywhere {
+    Link = 21, "link", twice, names, recorded {
         paths: PathPair = Pair,
     };
     /// Makes a symbolic link.
-    Symlink = 22, "symlink", twice, names, anywhere {
+    Symlink = 22, "symlink", twice, names, recorded {
         /// Text of the link, and its name.
         paths: PathPair = Pair,
     };
     /// Puts the `struct stat` of the drained file into the lane's buffer.
-    FileStat = 23, "fstat", twice, file, anywhere {
+    FileStat = 23, "fstat", twice, file, anew {
         file: u32 = File,
     };
     /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows).
     Nothing = 24, "nothing", once, session, here;
     /// Puts the text of a symbolic link into the lane's buffer; completes with its length.
-    ReadLink = 25, "readlink", twice, names, anywhere {
+    ReadLink = 25, "readlink", twice, names, anew {
         path_len: u32 = Len,
     };
     /// Sets the permission bits: of the file in slot `file`, or of the path when `path_len` is not
     /// zero.
-    SetMode = 26, "chmod", twice, either, anywhere {
+    SetMode = 26, "chmod", twice, either, changes {
         file: u32 = File,
         path_len: u32 = Len,
         /// Permission bits.
         mode: u32 = First,
     };
     /// Sets owner and group, of a slot or a path as `SetMode`; 2^32-1 leaves one as it is.
-    SetOwner = 27, "chown", twice, either, anywhere {
+    SetOwner = 27, "chown", twice, either, changes {
         file: u32 = File,
         path_len: u32 = Len,
         /// User id.
@@ -371,13 +388,13 @@ requests! {
     };
     /// Sets the times of access and modification, of a slot or a path as `SetMode`. Behind the path
     /// lie seconds and nanoseconds of both, 8 bytes each; nanoseconds as in `utimensat(2)`.
-    SetTimes = 28, "utimens", twice, either, anywhere {
+    SetTimes = 28, "utimens", twice, either, changes {
         file: u32 = File,
         path_len: u32 = Len,
         follow: bool = B,
     };
     /// Asks what may be done with a path: `mode` as in `access(2)`.
-    Access = 29, "access", twice, names, anywhere {
+    Access = 29, "access", twice, names, anew {
         path_len: u32 = Len,
         /// `R_OK`, `W_OK`, `X_OK`.
         mode: u32 = First,
@@ -385,13 +402,13 @@ requests! {
     /// Puts eight words about the file system of a slot or a path, as `SetMode`, into the lane's
     /// buffer: block size, blocks, free blocks, blocks free to anybody, inodes, free inodes,
     /// longest name, type.
-    FileSystem = 30, "statfs", twice, either, anywhere {
+    FileSystem = 30, "statfs", twice, either, anew {
         file: u32 = File,
         path_len: u32 = Len,
     };
     /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
     /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
-    Lock = 32, "lock", twice, file, anywhere {
+    Lock = 32, "lock", twice, file, kept {
         file: u32 = File,
         /// Owner and kind of the lock.
         terms: u32 = Len,
@@ -401,7 +418,7 @@ requests! {
     };
     /// Looks for a lock that stands in the way of this one; completes with 0 when there is none, or
     /// with 1 and three words in the lane's buffer: its kind, its first byte, and its length.
-    FindLock = 33, "find_lock", twice, file, anywhere {
+    FindLock = 33, "find_lock", twice, file, anew {
         file: u32 = File,
         /// Owner and kind of the lock.
         terms: u32 = Len,
@@ -410,7 +427,7 @@ requests! {
         len: u64 = B,
     };
     /// Drains, and changes which bytes of the file have space, as `fallocate(2)`.
-    Allocate = 35, "fallocate", twice, file, anywhere {
+    Allocate = 35, "fallocate", twice, file, changes {
         file: u32 = File,
         /// `FALLOC_FL_*` bits.
         mode: u32 = Len,
@@ -419,14 +436,14 @@ requests! {
         len: u64 = B,
     };
     /// Makes the names in a folder durable.
-    SyncFolder = 36, "fsync_folder", twice, names, anywhere {
+    SyncFolder = 36, "fsync_folder", twice, names, anew {
         path_len: u32 = Len,
     };
     /// Has the client make files in a folder by its bundle, and read those that are there: puts the
     /// folder's status into the lane's buffer, and behind it the first of the inode numbers that it
     /// may give, their count (0: it makes none), the epoch of folders for which this holds, and the
     /// key that names are hashed with.
-    Lease = 37, "lease", twice, names, anywhere {
+    Lease = 37, "lease", twice, names, anew {
         path_len: u32 = Len,
         /// The session that asks; the daemon puts it in.
         session: u32 = A,
@@ -450,14 +467,14 @@ requests! {
         file: u32 = File,
     };
     /// Drains the file; completes with the position of the first data from `at` on.
-    FindData = 41, "find_data", twice, file, anywhere {
+    FindData = 41, "find_data", twice, file, anew {
         /// Slot.
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
     };
     /// Drains the file; completes with the position of the first hole from `at` on.
-    FindHole = 42, "find_hole", twice, file, anywhere {
+    FindHole = 42, "find_hole", twice, file, anew {
         /// Slot.
         file: u32 = File,
         /// Bytes from the start.
@@ -465,7 +482,7 @@ requests! {
     };
     /// Says to a server of remote files, after a new connection, that all locks have been asked for
     /// again.
-    Reclaimed = 43, "reclaimed", once, session, anywhere;
+    Reclaimed = 43, "reclaimed", once, session, anew;
     /// Makes the arena as long as there is memory for; completes with its length.
     Grow = 44, "grow", once, session, here;
 }

@@ -170,7 +170,7 @@ impl Bundle {
     pub(crate) fn publish(&mut self, connection: &Connection) {
         let shared = &connection.session.shared().bundle;
         shared.publish(self.head);
-        if shared.must_announce() || self.has_much() && self.has_much_left(connection) {
+        if shared.claim_announcement() || self.has_much() && self.has_much_left(connection) {
             self.kicked = self.data_head;
             connection.announce();
         }

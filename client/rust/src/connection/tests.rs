@@ -47,8 +47,7 @@ pub(crate) fn unanswered() -> &'static Connection {
     let (tables, recorder) =
         (Box::leak(Box::new(Tables::new())), Box::leak(Box::new(Recorder::new())));
     let place = Box::leak(Box::new(Once::new()));
-    let sight = Sight { is_shared: true, is_confined: false };
-    let greeted = Greeted { met, sight };
+    let greeted = Greeted { met, sight: Sight::Shared };
     Connection::keep(greeted, &Config::new(), &Nobody, tables, recorder, place)
         .expect("a connection")
 }

@@ -29,7 +29,7 @@ impl<S: Storage> Growing<S> {
 
     /// Gives chunks for streams of `lens` bytes to the next tasks of a dense file. The header is
     /// to say so before anything is written to these chunks; if it cannot be written, the file is
-    /// [unsure](Self::is_unsure).
+    /// [unsure](Self::mark_unsure).
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl<S: Storage> Growing<S> {
 
     /// The header of a physical file may not say what [`place_next`](Self::place_next) returned: it
     /// is written again when the multifile is closed.
-    pub fn is_unsure(&mut self, file: u32) {
+    pub fn mark_unsure(&mut self, file: u32) {
         if let Ok(member) = self.member_mut(file) {
             member.is_unsure = true;
         }

@@ -235,7 +235,7 @@ fn a_file_whose_header_could_not_be_written_is_closed_as_it_is() {
     dense.write(&[vec![7; 30]]).unwrap();
     let lost = dense.place(&[vec![8; 50], vec![8; 60]]).unwrap();
     all(&**dense.growing.file(1).unwrap(), &[9; 8], lost.header_at + 4).unwrap();
-    dense.growing.is_unsure(1);
+    dense.growing.mark_unsure(1);
     let lens = lens(&[vec![], vec![7; 30]], 1 + TASKS as usize);
     dense.growing.close(&lens, false).unwrap();
     assert_eq!(streams(&disk)[1], [7; 30]);

@@ -50,7 +50,7 @@ impl Intake {
         for (index, source) in sources.iter().enumerate() {
             let open = open.get(index).map(Vec::as_slice).unwrap_or_default();
             let is_wanted = |(inode, file): &(&u64, &mut Making)| {
-                file.is_whole() && (file.is_closed || open.contains(inode))
+                matches!(file.state, State::Claimed) && (file.is_closed || open.contains(inode))
             };
             let source = &mut *source.borrow_mut();
             for (inode, file) in source.files.iter_mut().filter(is_wanted) {
@@ -79,7 +79,7 @@ impl Intake {
             }
             volume.show_calm();
         }
-        sources.iter().for_each(|source| source.borrow_mut().forget_taken());
+        sources.iter().for_each(|source| source.borrow_mut().forget_batched());
     }
 }
 
@@ -117,7 +117,7 @@ impl Batch {
             file.written = file.len;
             self.open.push(Opened { origin, inode, file: opened, appends, pieces, _disturbed });
         } else {
-            file.is_taken = true;
+            file.state.batch();
         }
         self.files.push(Small { inode, folder, name, mode, time, data, is_open });
         self.origins.push(origin);
@@ -130,7 +130,7 @@ impl Batch {
             let appending = OFlags::WRONLY.union(OFlags::APPEND);
             let file = if appends { file.reopened(appending) } else { file };
             if let Some(made) = source.borrow_mut().files.get_mut(&inode) {
-                made.state = State::Open(Rc::new(file));
+                made.state.made(Ok(Rc::new(file)));
             }
         }
     }
@@ -140,7 +140,7 @@ impl Batch {
         for (Small { inode, .. }, index) in self.files.into_iter().zip(self.origins) {
             let Some(source) = sources.get(index) else { continue };
             if let Some(file) = source.borrow_mut().files.get_mut(&inode) {
-                file.is_taken = false;
+                file.state.give_back();
             }
         }
         for Opened { origin, inode, mut pieces, .. } in self.open {
@@ -151,12 +151,5 @@ impl Batch {
                 (file.pieces, file.written) = (pieces, 0);
             }
         }
-    }
-}
-
-impl Making {
-    /// True if its name is its own, and none of it is in the multifile.
-    fn is_whole(&self) -> bool {
-        self.is_sure && !self.is_taken && matches!(self.state, State::New)
     }
 }

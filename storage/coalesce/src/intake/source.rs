@@ -3,6 +3,27 @@
 //! A record that makes no sense breaks the source: nothing more is taken from it, and its client is
 //! owed an error. Files of others are out of its reach: a file is called by a number that was
 //! granted to this client.
+//!
+//! A file that a client makes comes to the multifile by these states:
+//!
+//! | state | meaning |
+//! |---|---|
+//! | claimed | all that is known of it is here, and nobody else can have claimed its name |
+//! | doubtful | the same, but somebody else may have |
+//! | batched | it was closed, and is made with others |
+//! | open | it is open as any file |
+//! | failed | it could not be made, and its client is owed that when it closes it |
+//! | lost | bytes of it could not be written, and its client was told |
+//!
+//! The transitions, as a test walks them. Every other pair changes nothing.
+//!
+//! | event | transitions |
+//! |---|---|
+//! | batch | claimed -> batched |
+//! | give back | batched -> claimed |
+//! | open | claimed -> open, doubtful -> open, batched -> open |
+//! | fail | claimed -> failed, doubtful -> failed, batched -> failed |
+//! | lose | open -> lost |
 
 use std::{collections::BTreeMap, mem, ops::Range, rc::Rc, sync::Arc};
 
@@ -36,24 +57,53 @@ pub(super) struct Making {
     pub(super) written: u64,
     pub(super) len: u64,
     pub(super) is_closed: bool,
-    /// It is in a batch.
-    pub(super) is_taken: bool,
-    /// Nobody else can have claimed its name.
-    pub(super) is_sure: bool,
-    /// Its client is owed the error that it has come to.
-    pub(super) is_told: bool,
-    pub(super) state: State,
+    pub(super) state: State<Rc<Packed>>,
 }
 
-/// How far a file has come.
-#[derive(Clone)]
-pub(super) enum State {
-    /// All that is known of it is here.
-    New,
-    /// It is open as any file.
-    Open(Rc<Packed>),
-    /// It could not be made, or not be written.
+/// How far a file has come, which is an `F` once it is open.
+#[derive(Clone, PartialEq)]
+pub(super) enum State<F> {
+    Claimed,
+    Doubtful,
+    Batched,
+    Open(F),
     Failed(Errno),
+    Lost(Errno),
+}
+
+impl<F> State<F> {
+    /// True if the file is not made yet.
+    pub(super) const fn is_new(&self) -> bool {
+        matches!(self, Self::Claimed | Self::Doubtful | Self::Batched)
+    }
+
+    /// Takes the file into a batch.
+    pub(super) fn batch(&mut self) {
+        if let Self::Claimed = self {
+            *self = Self::Batched;
+        }
+    }
+
+    /// The batch was not made.
+    pub(super) fn give_back(&mut self) {
+        if let Self::Batched = self {
+            *self = Self::Claimed;
+        }
+    }
+
+    /// The file was made, or could not be.
+    pub(super) fn made(&mut self, made: Result<F, Errno>) {
+        if self.is_new() {
+            *self = made.map_or_else(Self::Failed, Self::Open);
+        }
+    }
+
+    /// Bytes could not be written, of which its client is told.
+    pub(super) fn lose(&mut self, why: Errno) {
+        if let Self::Open(_) = self {
+            *self = Self::Lost(why);
+        }
+    }
 }
 
 /// Numbers that a client may give in a folder of a multifile.
@@ -74,9 +124,18 @@ pub(super) struct Source {
     data_read: u64,
     data_tail: u64,
     pub(super) files: BTreeMap<u64, Making>,
-    pub(super) is_broken: bool,
-    /// Its client is gone, and all that this had published was read.
-    pub(super) is_over: bool,
+    pub(super) stand: Stand,
+}
+
+/// What may still come of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stand {
+    /// More.
+    Live,
+    /// Nothing: its client is gone, and all that this had published was read.
+    Over,
+    /// Nothing that is taken: it has published what makes no sense.
+    Broken,
 }
 
 /// The client has published what no honest one can.
@@ -87,16 +146,8 @@ impl Source {
     pub(super) fn new(entry: Arc<Entry>) -> Self {
         let (granted, files) = (Vec::new(), BTreeMap::new());
         let (index_read, data_read, data_tail) = (0, 0, 0);
-        Self {
-            entry,
-            granted,
-            index_read,
-            data_read,
-            data_tail,
-            files,
-            is_broken: false,
-            is_over: false,
-        }
+        let stand = Stand::Live;
+        Self { entry, granted, index_read, data_read, data_tail, files, stand }
     }
 
     /// From now on its client may give these numbers.
@@ -116,8 +167,7 @@ impl Source {
     /// A file that is to be made, and whose client is sure of this name.
     pub(super) fn sure_of(&self, volume: &Rc<Volume>, folder: u64, name: &[u8]) -> Option<u64> {
         let is_it = |file: &Making| {
-            file.is_sure
-                && matches!(file.state, State::New)
+            matches!(file.state, State::Claimed | State::Batched)
                 && (file.folder, &file.name[..]) == (folder, name)
                 && Rc::ptr_eq(&file.volume, volume)
         };
@@ -135,7 +185,7 @@ impl Source {
 
     /// True if a file is not made yet.
     pub(super) fn is_new(&self, inode: u64) -> bool {
-        self.files.get(&inode).is_some_and(|file| matches!(file.state, State::New))
+        self.files.get(&inode).is_some_and(|file| file.state.is_new())
     }
 
     /// The same of one that is open.
@@ -150,9 +200,8 @@ impl Source {
 
     /// True if the multifile has all that is published.
     pub(super) fn is_idle(&self) -> bool {
-        let waits = |file: &Making| {
-            file.is_closed || !file.pieces.is_empty() || matches!(file.state, State::New)
-        };
+        let waits =
+            |file: &Making| file.is_closed || !file.pieces.is_empty() || file.state.is_new();
         !self.has_news() && !self.files.values().any(waits)
     }
 
@@ -172,13 +221,15 @@ impl Source {
     /// Takes note of all that is published.
     pub(super) fn read(&mut self, now: Instant) -> Result<(), Nonsense> {
         // First: what is published until then is read now.
-        self.is_over = self.entry.is_over();
+        if self.stand == Stand::Live && self.entry.is_over() {
+            self.stand = Stand::Over;
+        }
         let (head, logs) = (self.entry.shared().head(), self.entry.logs);
         let len = head.wrapping_sub(self.index_read);
         if len == 0 {
             return Ok(());
         }
-        if self.is_broken {
+        if self.stand == Stand::Broken {
             self.index_read = head;
             self.refuse();
             return Ok(());
@@ -217,9 +268,7 @@ impl Source {
                 debug_assert!(volume.tree.borrow().node(inode).is_none(), "{inode} is granted");
                 let (volume, name) = (Rc::clone(volume), name.to_vec());
                 let (time, pieces) = ((time.0, time.1.min(999_999_999)), Vec::new());
-                let (written, len, state) = (0, 0, State::New);
-                let (is_closed, is_taken, is_told) = (false, false, false);
-                let since = now;
+                let state = if is_old { State::Doubtful } else { State::Claimed };
                 let file = Making {
                     volume,
                     folder,
@@ -227,14 +276,11 @@ impl Source {
                     mode,
                     how,
                     time,
-                    since,
+                    since: now,
                     pieces,
-                    written,
-                    len,
-                    is_closed,
-                    is_taken,
-                    is_told,
-                    is_sure: !is_old,
+                    written: 0,
+                    len: 0,
+                    is_closed: false,
                     state,
                 };
                 self.files.insert(inode, file);
@@ -277,10 +323,11 @@ impl Source {
     }
 
     /// Forgets files that batches have, which are made.
-    pub(super) fn forget_taken(&mut self) {
-        if self.files.values().any(|file| file.is_taken) {
+    pub(super) fn forget_batched(&mut self) {
+        let is_batched = |file: &Making| matches!(file.state, State::Batched);
+        if self.files.values().any(is_batched) {
             let all = mem::take(&mut self.files).into_iter();
-            self.files = all.filter(|(_, file)| !file.is_taken).collect();
+            self.files = all.filter(|(_, file)| !is_batched(file)).collect();
         }
     }
 
@@ -293,14 +340,14 @@ impl Source {
         self.files.values_mut().filter(|file| was_full && is_empty(file)).for_each(|file| {
             file.since = now;
         });
-        if !self.is_broken {
+        if self.stand != Stand::Broken {
             self.entry.shared().release(self.index_read, self.data_tail);
         }
     }
 
     /// Nothing more is taken from it.
     pub(super) fn break_off(&mut self) {
-        self.is_broken = true;
+        self.stand = Stand::Broken;
         self.files.clear();
         self.refuse();
     }
@@ -325,4 +372,33 @@ pub(super) fn add_buffers(
         buffers.push(entry.segment.buffer(at, len)?);
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_of_state_and_event_leads_where_the_table_says() {
+        let why = Errno::NOSPC;
+        let states = [
+            ("claimed", State::Claimed),
+            ("doubtful", State::Doubtful),
+            ("batched", State::Batched),
+            ("open", State::Open(())),
+            ("failed", State::Failed(why)),
+            ("lost", State::Lost(why)),
+        ];
+        invariant::edges::walk(
+            include_str!("source.rs"),
+            &states,
+            &[
+                ("batch", State::batch),
+                ("give back", State::give_back),
+                ("open", |state| state.made(Ok(()))),
+                ("fail", |state| state.made(Err(Errno::NOSPC))),
+                ("lose", |state| state.lose(Errno::NOSPC)),
+            ],
+        );
+    }
 }

@@ -49,7 +49,7 @@ impl<N: Network> RemoteFile<N> {
         let answered = client.call(request, path, call.is_once()).await?;
         let status = marked(Status::decode(&answered.1).ok_or(Errno::IO)?);
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
-        client.is_for(handle, process);
+        client.assign(handle, process);
         let (is_closed, is_used) = (Cell::new(false), Cell::new(false));
         let client = Rc::clone(client);
         let file = Rc::new(Self { client, handle, appends, is_closed, is_used });

@@ -144,13 +144,13 @@ impl<N: Network> Group<N> {
             };
             let answer = file::name(&client, call).await?;
             if let Some(name) = removed {
-                members.iter().for_each(|member| member.client.has_unlinked(name.to_bytes()));
+                members.iter().for_each(|member| member.client.unlink(name.to_bytes()));
             }
             return Ok(answer);
         };
-        members.iter().for_each(|member| member.client.may_move(&change));
+        members.iter().for_each(|member| member.client.begin_move(&change));
         let answer = file::name(&client, call).await;
-        members.iter().for_each(|member| member.client.has_moved(&change, answer.is_ok()));
+        members.iter().for_each(|member| member.client.end_move(&change, answer.is_ok()));
         answer
     }
 

@@ -151,7 +151,7 @@ impl Opened {
     }
 
     /// A file is open for this process.
-    pub(super) fn is_for(&mut self, handle: u32, process: Option<u16>) {
+    pub(super) fn assign(&mut self, handle: u32, process: Option<u16>) {
         if let Some(file) = self.files.get_mut(&handle) {
             file.process = process;
         }
@@ -210,12 +210,12 @@ impl Opened {
 
     /// Something was asked for, of this server or of another that serves the same folder, by which
     /// names may change.
-    pub(super) fn may_move(&mut self, change: &Move) {
+    pub(super) fn begin_move(&mut self, change: &Move) {
         self.moves.push(change.clone());
     }
 
     /// A name is removed. Who has a file open by it may have it by another one.
-    pub(super) fn has_unlinked(&mut self, name: &[u8]) {
+    pub(super) fn unlink(&mut self, name: &[u8]) {
         for file in self.files.values_mut() {
             file.others.retain(|other| other != name);
             if file.path == name {
@@ -225,7 +225,7 @@ impl Opened {
     }
 
     /// It is over; if it `happened`, files have their new names.
-    pub(super) fn has_moved(&mut self, change: &Move, happened: bool) {
+    pub(super) fn end_move(&mut self, change: &Move, happened: bool) {
         if let Some(index) = self.moves.iter().position(|under_way| under_way == change) {
             self.moves.remove(index);
         }
@@ -261,12 +261,12 @@ mod tests {
         let handle = opened.new_handle();
         opened.insert(handle, b"/a/file".to_vec(), 0, &status());
         let (folder, file) = (rename("/a", "/b"), rename("/b/file", "/c"));
-        opened.may_move(&folder);
-        opened.may_move(&file);
+        opened.begin_move(&folder);
+        opened.begin_move(&file);
         assert_eq!(names(&opened), [&b"/a/file"[..], b"/b/file", b"/c"]);
-        opened.has_moved(&folder, true);
+        opened.end_move(&folder, true);
         assert_eq!(names(&opened), [&b"/b/file"[..], b"/c"]);
-        opened.has_moved(&file, false);
+        opened.end_move(&file, false);
         assert_eq!(names(&opened), [&b"/b/file"[..]]);
         opened.give_up(handle);
         assert_eq!(opened.why_gone(handle), Some(Errno::STALE));
@@ -281,9 +281,9 @@ mod tests {
             opened.insert(handle, name.into(), 0, &status());
         }
         let exchange = Move { how: How::Exchanges, ..rename("/a", "/b") };
-        opened.may_move(&exchange);
+        opened.begin_move(&exchange);
         assert_eq!(names(&opened), [&b"/a"[..], b"/b", b"/b/file", b"/a/file"]);
-        opened.has_moved(&exchange, true);
+        opened.end_move(&exchange, true);
         assert_eq!(names(&opened), [&b"/b"[..], b"/a/file"]);
     }
 
@@ -294,19 +294,19 @@ mod tests {
         let handle = opened.new_handle();
         opened.insert(handle, b"/a/file".to_vec(), 0, &status());
         let link = Move { how: How::Links, ..rename("/a/file", "/b") };
-        opened.may_move(&link);
+        opened.begin_move(&link);
         assert_eq!(names(&opened), [&b"/a/file"[..], b"/b"]);
-        opened.has_moved(&link, true);
+        opened.end_move(&link, true);
         let again = Move { how: How::Links, ..rename("/b", "/c") };
-        opened.may_move(&again);
-        opened.has_moved(&again, false);
+        opened.begin_move(&again);
+        opened.end_move(&again, false);
         let folder = rename("/a", "/d");
-        opened.may_move(&folder);
-        opened.has_moved(&folder, true);
+        opened.begin_move(&folder);
+        opened.end_move(&folder, true);
         assert_eq!(names(&opened), [&b"/d/file"[..], b"/b"]);
-        opened.has_unlinked(b"/d/file");
+        opened.unlink(b"/d/file");
         assert_eq!(names(&opened), [&b"/b"[..]]);
-        opened.has_unlinked(b"/b");
+        opened.unlink(b"/b");
         assert_eq!(names(&opened), [&b"/b"[..]], "it may be there all the same");
     }
 

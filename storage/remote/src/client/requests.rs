@@ -9,6 +9,7 @@
 mod beat;
 mod handles;
 mod reopen;
+mod standing;
 mod state;
 
 use std::{
@@ -25,11 +26,12 @@ use storage::{
     verdict::{self, verdict},
 };
 use uring::{Buffer, Buffers};
-use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, ROOT_LEN, Request, SESSION_LEN};
+use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, ROOT_LEN, Replay, Request, SESSION_LEN};
 
 use self::{
     beat::Absence,
     reopen::is_short,
+    standing::Standing,
     state::{Pending, State},
 };
 use super::own::Neighbour;
@@ -147,13 +149,13 @@ impl<N: Network> Client<N> {
         let failures = self.state.borrow().failures;
         let is_decided = || {
             let state = self.state.borrow();
-            state.is_connected || state.dead.is_some() || state.failures > failures
+            state.standing.is_connected() || state.standing.is_dead() || state.failures > failures
         };
         self.news.until(is_decided).await;
         let state = self.state.borrow();
-        match &state.dead {
-            Some(why) => Err(io::Error::other(why.clone())),
-            None => Ok(state.is_connected),
+        match &state.standing {
+            Standing::Dead(why) => Err(io::Error::other(why.clone())),
+            standing => Ok(standing.is_connected()),
         }
     }
 
@@ -199,7 +201,7 @@ impl<N: Network> Client<N> {
         let is_long = data.as_ref().is_some_and(|data| data.len() > INLINE_LEN_MAX);
         let _buffer = if is_long { Some(self.buffers.take(1).await) } else { None };
         let (id, pending) = self.post(request, payload, data, is_once)?;
-        let is_over = || pending.reply.borrow().is_some() || self.state.borrow().dead.is_some();
+        let is_over = || pending.reply.borrow().is_some() || self.is_dead();
         pending.answered.until(is_over).await;
         let mut state = self.state.borrow_mut();
         let removed = state.pending.remove(&id);
@@ -220,10 +222,10 @@ impl<N: Network> Client<N> {
         is_once: bool,
     ) -> io::Result<(u64, Rc<Pending>)> {
         let mut state = self.state.borrow_mut();
-        if state.dead.is_some() {
+        if state.standing.is_dead() {
             return Err(Errno::IO.into());
         }
-        let is_change = is_once || request.changes();
+        let is_change = is_once || request.replay() == Replay::Changes;
         self.has_changed.set(self.has_changed.get() || is_change);
         // There is one for every credit.
         let record = if is_once { state.free_records.pop_first() } else { None };
@@ -235,7 +237,7 @@ impl<N: Network> Client<N> {
         let id = state.next_id;
         state.next_id += 1;
         state.pending.insert(id, Rc::clone(&pending));
-        let is_begun = state.is_connected;
+        let is_begun = state.standing.is_connected();
         match self.network.neighbour(&self.session).filter(|_| is_begun) {
             Some(neighbour) => {
                 drop(state);
@@ -259,7 +261,7 @@ impl<N: Network> Client<N> {
 
     /// True if every request fails, for good.
     pub(super) fn is_dead(&self) -> bool {
-        self.state.borrow().dead.is_some()
+        self.state.borrow().standing.is_dead()
     }
 
     /// The right to wait for a lock at the server.
@@ -271,20 +273,16 @@ impl<N: Network> Client<N> {
     pub(crate) async fn leave(&self) {
         let is_quiet = || {
             let state = self.state.borrow();
-            state.pending.is_empty() || state.dead.is_some()
+            state.pending.is_empty() || state.standing.is_dead()
         };
         self.idle.until(is_quiet).await;
         self.abandon();
-        let is_gone = || {
-            let state = self.state.borrow();
-            state.has_left || state.dead.is_some() || !state.is_connected
-        };
-        self.idle.until(is_gone).await;
+        self.idle.until(|| !self.state.borrow().standing.is_connected()).await;
     }
 
     /// Ends the session, or the attempts to begin it, in which nothing is asked any more.
     pub(crate) fn abandon(&self) {
-        self.state.borrow_mut().is_leaving = true;
+        self.state.borrow_mut().standing.abandon();
         self.news.notify_all();
     }
 
@@ -301,17 +299,13 @@ impl<N: Network> Client<N> {
             if !Errno::from_io_error(&error).is_some_and(is_short) {
                 self.short_since.set(None);
             }
-            let (was_connected, is_leaving) = {
-                let state = self.state.borrow();
-                (state.is_connected, state.is_leaving)
-            };
-            if is_leaving {
-                self.state.borrow_mut().has_left = true;
+            let was_connected = self.state.borrow().standing.is_connected();
+            self.state.borrow_mut().standing.break_off();
+            if self.state.borrow().standing == Standing::Left {
                 return self.idle.notify_all();
             }
             if was_connected {
                 tracing::warn!("the connection to the server at {} broke: {error}", self.network);
-                self.state.borrow_mut().is_connected = false;
                 self.hears();
                 self.absence.begin(self.handle.now());
                 pause = PAUSE_MIN;
@@ -323,7 +317,7 @@ impl<N: Network> Client<N> {
             self.state.borrow_mut().failures += 1;
             self.news.notify_all();
             let end = self.heard_at.get() + self.timeout;
-            self.absence.is_for(&error);
+            self.absence.explain(&error);
             let pausing = async {
                 self.handle.sleep_until((self.handle.now() + pause).min(end)).await;
                 Ok(())
@@ -390,7 +384,7 @@ impl<N: Network> Client<N> {
         let is_unanswered =
             |(id, pending): (&u64, &Rc<Pending>)| pending.reply.borrow().is_none().then_some(*id);
         state.unsent = state.pending.iter().filter_map(is_unanswered).collect();
-        state.is_connected = true;
+        state.standing.connect();
         drop(state);
         self.tell_return();
         self.news.notify_all();
@@ -401,7 +395,7 @@ impl<N: Network> Client<N> {
         loop {
             let is_due = || {
                 let state = self.state.borrow();
-                state.is_leaving || !state.unsent.is_empty()
+                state.standing == Standing::Leaving || !state.unsent.is_empty()
             };
             self.news.until(is_due).await;
             outbox.shrink(UNSENT_LEN_MAX).await;
@@ -480,7 +474,7 @@ impl<N: Network> Client<N> {
             tracing::error!("the server at {place} is given up: {error}; its files fail with EIO");
         }
         let mut state = self.state.borrow_mut();
-        state.dead = Some(advised(error));
+        state.standing.die(advised(error));
         let pending: Vec<_> = state.pending.values().cloned().collect();
         drop(state);
         pending.iter().for_each(|pending| pending.answered.notify_all());

@@ -240,7 +240,7 @@ impl<S: Locking> Connection<'_, S> {
         loop {
             inbox.wait(self.outbox.shrink(UNSENT_LEN_MAX)).await;
             inbox.fill().await?;
-            self.heard.is_heard(self.server.service.handle.now());
+            self.heard.note_heard(self.server.service.handle.now());
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
                     let credit = self.credit(&request)?;

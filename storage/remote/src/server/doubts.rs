@@ -133,11 +133,11 @@ mod tests {
         begin();
         assert!(Doubts::load(&shelf).expect("read").about((8, 42)).is_empty() && is_gone());
         begin();
-        assert!(!Grace::after(&shelf, now).expect("read").is_on(now, &shelf) && is_gone());
+        assert!(!Grace::after(&shelf, now).expect("read").expire(now, &shelf) && is_gone());
         begin();
         let grace = Grace::after(&shelf.0, now).expect("read");
         shelf.remove(&SESSION);
-        assert!(!grace.is_on(now, &shelf.0) && is_gone());
+        assert!(!grace.expire(now, &shelf.0) && is_gone());
         let doubt = Doubt { session: SESSION, slot: 0, record };
         doubt.write_down(&shelf, 5).expect("nothing to write");
         assert!(is_gone());

@@ -54,7 +54,7 @@ impl Grace {
     }
 
     /// A session has all that it wanted back, or is over.
-    pub(super) fn is_settled_for(&self, session: &[u8; SESSION_LEN]) {
+    pub(super) fn settle(&self, session: &[u8; SESSION_LEN]) {
         self.awaited.borrow_mut().remove(session);
     }
 
@@ -63,7 +63,9 @@ impl Grace {
         self.awaited.borrow().contains_key(session)
     }
 
-    pub(super) fn is_on(&self, now: Instant, shelf: &dyn Shelf) -> bool {
+    /// Forgets sessions that have had their time, or have nothing to ask for. True while others are
+    /// awaited.
+    pub(super) fn expire(&self, now: Instant, shelf: &dyn Shelf) -> bool {
         let mut awaited = self.awaited.borrow_mut();
         awaited.retain(|_, end| now < *end);
         if !awaited.is_empty() && now >= self.look_at.get() {

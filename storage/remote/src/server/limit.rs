@@ -54,7 +54,7 @@ impl ConnectionLimit {
 
 impl Admitted<'_> {
     /// Notes that the holder was heard of.
-    pub(super) fn is_heard(&self, now: Instant) {
+    pub(super) fn note_heard(&self, now: Instant) {
         if let Some(heard_at) = self.limit.holders.borrow_mut().get_mut(&self.number) {
             *heard_at = now;
         }

@@ -107,7 +107,7 @@ impl<S: Locking> Service<S> {
         if call.is_unlock() {
             return self.unlock(session, handle, call).await;
         }
-        let is_grace = || self.grace.is_on(self.handle.now(), &*self.shelf);
+        let is_grace = || self.grace.expire(self.handle.now(), &*self.shelf);
         if call.terms.reclaims && !is_grace() && !session.locks.is_settled.get() {
             return Err(Errno::NOLCK);
         }
@@ -202,10 +202,10 @@ impl<S: Locking> Service<S> {
     }
 
     /// A session has asked for all that an earlier server had of it.
-    pub(super) fn has_all(&self, session: &Session<S>) {
+    pub(super) fn settle_locks(&self, session: &Session<S>) {
         session.locks.is_settled.set(true);
         session.ledger.have_locks();
-        self.grace.is_settled_for(session.name());
+        self.grace.settle(session.name());
     }
 
     /// Looks for a lock that is in the way.

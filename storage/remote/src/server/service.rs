@@ -244,7 +244,7 @@ impl<S: Locking> Service<S> {
     /// The session is over.
     pub(crate) fn end(&self, session: &Rc<Session<S>>) {
         self.sessions.borrow_mut().remove(&session.name);
-        self.grace.is_settled_for(&session.name);
+        self.grace.settle(&session.name);
         self.shelf.remove(&session.name);
         self.let_go(Rc::clone(session));
     }
@@ -375,7 +375,7 @@ impl<S: Locking> Service<S> {
             }
             Asked::Name(call) => self.name(call).await,
             Asked::Reclaimed => {
-                self.has_all(session);
+                self.settle_locks(session);
                 Ok((0, Vec::new()))
             }
         }

@@ -8,7 +8,7 @@ use std::{
 
 use executor::Instant;
 
-use super::{ATTEMPT_MAX, Client, Network, Outbox};
+use super::{ATTEMPT_MAX, Client, Network, Outbox, Standing};
 
 /// Between two questions whether the server is there.
 const BEAT: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ impl Absence {
         self.since.set(now);
     }
 
-    pub(super) fn is_for(&self, why: &io::Error) {
+    pub(super) fn explain(&self, why: &io::Error) {
         self.why.replace(why.to_string());
     }
 }
@@ -46,7 +46,7 @@ impl<N: Network> Client<N> {
     /// Says once that the server is waited for, if it is away for long. Never returns.
     pub(super) async fn tell_absence(&self) -> io::Result<()> {
         self.handle.sleep_until(self.absence.since.get() + UNTOLD).await;
-        let is_connected = self.state.borrow().is_connected;
+        let is_connected = self.state.borrow().standing.is_connected();
         if !is_connected && !self.absence.is_told.replace(true) {
             let (why, timeout) = (self.absence.why.borrow(), self.timeout);
             let place = &self.network;
@@ -86,7 +86,7 @@ impl<N: Network> Client<N> {
         loop {
             let is_waiting = || {
                 let state = self.state.borrow();
-                state.is_leaving || !state.pending.is_empty()
+                state.standing == Standing::Leaving || !state.pending.is_empty()
             };
             if !is_waiting() {
                 self.news.until(is_waiting).await;

@@ -31,24 +31,24 @@ impl<N: Network> Client<N> {
     }
 
     /// A file was opened for this process.
-    pub(crate) fn is_for(&self, handle: u32, process: Option<u16>) {
-        self.state.borrow_mut().opened.is_for(handle, process);
+    pub(crate) fn assign(&self, handle: u32, process: Option<u16>) {
+        self.state.borrow_mut().opened.assign(handle, process);
     }
 
     /// Something was asked for, of this server or of another that serves the same folder, by which
     /// names may change.
-    pub(crate) fn may_move(&self, change: &Move) {
-        self.state.borrow_mut().opened.may_move(change);
+    pub(crate) fn begin_move(&self, change: &Move) {
+        self.state.borrow_mut().opened.begin_move(change);
     }
 
     /// A name is removed.
-    pub(crate) fn has_unlinked(&self, name: &[u8]) {
-        self.state.borrow_mut().opened.has_unlinked(name);
+    pub(crate) fn unlink(&self, name: &[u8]) {
+        self.state.borrow_mut().opened.unlink(name);
     }
 
     /// It is over; if it `happened`, open files have their new names.
-    pub(crate) fn has_moved(&self, change: &Move, happened: bool) {
-        self.state.borrow_mut().opened.has_moved(change, happened);
+    pub(crate) fn end_move(&self, change: &Move, happened: bool) {
+        self.state.borrow_mut().opened.end_move(change, happened);
     }
 
     /// Closes a file, without waiting for that.

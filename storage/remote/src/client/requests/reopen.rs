@@ -83,7 +83,7 @@ impl<N: Network> Client<N> {
             let open = Request::Open { file, flags, mode: 0, path_len, inode: 0 };
             let status = match self.ask_now(inbox, outbox, open, path).await? {
                 Ok(bytes) => Status::decode(&bytes),
-                Err(errno) if is_short(errno) && self.may_wait() => return Err(errno.into()),
+                Err(errno) if is_short(errno) && self.keep_waiting() => return Err(errno.into()),
                 Err(_) => None,
             };
             if status.is_some_and(|status| lost.is(&status)) {
@@ -96,7 +96,7 @@ impl<N: Network> Client<N> {
 
     /// True if a server that is short of something may have it yet: it is asked again and again,
     /// for as long as one that is silent.
-    fn may_wait(&self) -> bool {
+    fn keep_waiting(&self) -> bool {
         let now = self.handle.now();
         let since = self.short_since.get().unwrap_or(now);
         self.short_since.set(Some(since));

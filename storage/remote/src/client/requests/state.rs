@@ -12,6 +12,7 @@ use storage::{lock_call::LockCall, verdict::verdict};
 use uring::Buffer;
 use wire::{Request, Status};
 
+use super::standing::Standing;
 use crate::{
     client::{held::Held, opened::Opened},
     server::{ledger::RECORDS, received::Received},
@@ -25,14 +26,9 @@ pub(super) struct State {
     pub(super) free_records: BTreeSet<u32>,
     pub(super) opened: Opened,
     pub(super) held: Held,
-    pub(super) is_connected: bool,
+    pub(super) standing: Standing,
     /// Attempts to connect that came to nothing.
     pub(super) failures: u64,
-    /// The session is to end, and has.
-    pub(super) is_leaving: bool,
-    pub(super) has_left: bool,
-    /// Why everything fails from now on.
-    pub(super) dead: Option<String>,
 }
 
 /// A request that is not answered.
@@ -64,11 +60,8 @@ impl State {
             free_records: (0..RECORDS).collect(),
             opened: Opened::new(),
             held: Held::default(),
-            is_connected: false,
+            standing: Standing::Apart,
             failures: 0,
-            is_leaving: false,
-            has_left: false,
-            dead: None,
         }
     }
 

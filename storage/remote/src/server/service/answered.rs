@@ -12,7 +12,7 @@
 use std::{cell::RefCell, collections::VecDeque};
 
 use storage::verdict::{value, verdict};
-use wire::Request;
+use wire::Replay;
 
 use super::Answer;
 use crate::{line::REQUESTS, server::received::Received};
@@ -24,14 +24,7 @@ pub(super) struct Answered(RefCell<VecDeque<(u64, u64)>>);
 impl Answered {
     /// The number of a request by which its answer is kept, if it is to be.
     pub(super) fn number(received: &Received) -> Option<u64> {
-        let is_kept = matches!(
-            received.request,
-            Request::Sync { .. }
-                | Request::Datasync { .. }
-                | Request::Lock { .. }
-                | Request::Close { .. }
-        );
-        let is_kept = is_kept || received.request.changes();
+        let is_kept = matches!(received.request.replay(), Replay::Kept | Replay::Changes);
         // What is asked before all others has no number of its own.
         Some(received.id).filter(|id| is_kept && *id > 0 && received.record.is_none())
     }
