@@ -84,7 +84,8 @@ impl Log {
         if !direct.is_known() {
             return direct.mean > 0; // It is being measured again.
         }
-        let is_dear = direct.mean <= self.drain_cost.mean.saturating_add(Cost::COPY);
+        let staged = self.drain_cost.mean.saturating_add(Cost::COPY);
+        let is_dear = direct.mean <= staged.saturating_add(staged / Cost::GAIN);
         if !self.compared.count(is_dear, len) {
             return is_dear;
         }
@@ -155,6 +156,8 @@ impl Cost {
     pub(crate) const UNKNOWN: Self = Self { mean: 0, samples: 0 };
     /// A copy within the core's cache, measured as 30 to 70 ns.
     const COPY: u32 = 50;
+    /// Staging is to save this part of what it costs: what it does to caches is not measured.
+    const GAIN: u32 = 8;
     /// How many times say enough; and how much a later one counts for.
     const ENOUGH: u32 = 4;
     const WEIGHT: u32 = 8;
