@@ -85,6 +85,11 @@ impl Spent {
     const SAMPLE_NS: u64 = 16_000;
     const SAMPLE_MAX: u64 = 16;
 
+    /// Leaves the next `count` writes untimed.
+    pub(crate) const fn skip(&mut self, count: u32) {
+        self.untimed = count;
+    }
+
     /// Begins a write; true if it is to be timed.
     pub(crate) fn is_due(&mut self) -> bool {
         let before = self.untimed;

@@ -90,7 +90,7 @@ impl Log {
             return is_dear;
         }
         let other = if is_dear { &mut self.drain_cost } else { direct };
-        other.samples = 0;
+        other.doubt();
         !is_dear
     }
 
@@ -121,8 +121,8 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// Least and most MiB between two measurements, which stage 1 MiB or write 4 times directly.
-    const BETWEEN: (u16, u16) = (4, 64);
+    /// Least and most MiB between two measurements, which stage 512 KiB or write twice directly.
+    const BETWEEN: (u16, u16) = (16, 64);
 
     /// Counts `len` bytes that go one way; true if it is time to measure the other.
     fn count(&mut self, is_direct: bool, len: u64) -> bool {
@@ -178,6 +178,11 @@ impl Cost {
     fn is_known(self) -> bool {
         self.samples >= Self::ENOUGH
     }
+
+    /// Is not known before it was measured twice more.
+    fn doubt(&mut self) {
+        self.samples = Self::ENOUGH - 2;
+    }
 }
 
 #[cfg(test)]
@@ -232,14 +237,14 @@ mod tests {
         assert!(!log.compare(&mut fast, WRITE), "no drain is known");
         log.drain_cost = cost(300);
         assert!(!log.compare(&mut { Cost::UNKNOWN }, WRITE), "nothing is known to cost less");
-        for mib in [4, 8, 16] {
+        for mib in [16, 32, 64] {
             log.drain_cost = cost(300);
             let count = (1..).find(|_| !log.compare(&mut fast, WRITE)).expect("at last");
             assert_eq!(count * WRITE / MIB, mib, "less and less often");
             assert!(!log.drain_cost.is_known(), "drains are measured");
         }
         log.drain_cost = cost(300);
-        for mib in [4, 8, 16] {
+        for mib in [16, 32, 64] {
             let count = (1..).find(|_| log.compare(&mut slow, WRITE)).expect("at last");
             assert_eq!(count * WRITE / MIB, mib, "and so the other way round");
             assert!(!slow.is_known(), "direct writes are measured");

@@ -31,6 +31,8 @@ use crate::{
 /// Writes from this length on are staged only where that has proven cheaper, bytes: below it a call
 /// costs more than a copy everywhere.
 const LONG: usize = 16 << 10;
+/// Writes of some length that follow each other by the kernel and are not timed, for one that is.
+const UNTIMED: u32 = 3;
 const _: () = assert!(LONG as u64 <= staging::LOG_MIN, "any log holds a small write");
 
 impl Client {
@@ -323,10 +325,12 @@ impl Locked {
         // Reserved before: a signal handler writes behind this.
         let reserved = (at.is_none() && matches!(keeper, Keeper::Client(_)))
             .then(|| entry.cursor.advance(asked));
-        let began = now();
+        let is_long = asked >= staging::OWN_LEN;
+        let began = (is_long || self.spent.is_due()).then(now);
         let wrote = client.kernel_write(fd, data, at.or(reserved));
-        if let Ok(len) = wrote {
+        if let (Some(began), Ok(len)) = (began, wrote) {
             let time = now().saturating_sub(began);
+            self.spent.skip(if is_long { 0 } else { UNTIMED });
             client.learn_cost(self.device, len, time);
             if (LONG as u64..staging::OWN_LEN).contains(&(len as u64)) {
                 self.file.write_cost.learn(len as u64, time);
