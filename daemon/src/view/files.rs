@@ -15,7 +15,7 @@ use rustix::{
 };
 use storage::{
     Storage as _,
-    names::{Identity, OpenCall},
+    names::{FileCall, Identity, OpenCall},
     verdict::errno,
 };
 use uring::Buffer;
@@ -207,32 +207,31 @@ impl View {
                 fuse::empty(unique)
             }
             Operation::Sync { handle, data_only } => {
-                let file = file(handle)?;
-                self.drain(file.identity).await;
-                self.core.storage.sync(&file.located()?, data_only).await.map_err(errno)?;
+                self.on(&*file(handle)?, FileCall::Sync { data_only }).await?;
                 fuse::empty(unique)
             }
             Operation::Allocate { handle, at, len, mode } => {
-                let file = file(handle)?;
-                self.drain(file.identity).await;
-                let done = self.core.storage.allocate(&file.located()?, mode, at, len).await;
-                done.map_err(errno)?;
+                self.on(&*file(handle)?, FileCall::Allocate { mode, at, len }).await?;
                 fuse::empty(unique)
             }
             Operation::Seek { handle, at, whence } => {
-                let file = file(handle)?;
-                self.drain(file.identity).await;
                 let to = match whence {
                     SEEK_DATA => SeekFrom::Data(at),
                     SEEK_HOLE => SeekFrom::Hole(at),
                     _ => return Err(Errno::INVAL),
                 };
-                let found = self.core.storage.seek(&file.located()?, to).await;
-                fuse::position(unique, found.map_err(errno)?)
+                fuse::position(unique, self.on(&*file(handle)?, FileCall::Seek(to)).await?)
             }
             _ => return Err(Errno::NOSYS),
         };
         Ok(reply.into())
+    }
+
+    /// Executes a call on an open file, after all that was staged for it; returns its value.
+    pub(super) async fn on(&self, file: &OpenFile, call: FileCall) -> Result<u64, Errno> {
+        self.drain(file.identity).await;
+        let done = self.core.storage.on(&file.located()?, call).await;
+        done.map(|answer| answer.value).map_err(errno)
     }
 
     async fn open_node(&self, header: &Header, open: Open) -> Result<Vec<u8>, Errno> {

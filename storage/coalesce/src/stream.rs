@@ -19,7 +19,7 @@ use multifile::{
     layout::Place,
 };
 use rustix::{fs::FallocateFlags, io::Errno};
-use storage::{Machine, Storage as _, turns::Turns};
+use storage::{Machine, Storage as _, names::FileCall, turns::Turns};
 use uring::{Buffer, Buffers, Heap};
 
 pub(super) use super::turn::Turn;
@@ -427,8 +427,7 @@ impl Stream {
         while at < to {
             let piece = self.piece(at, to - at)?;
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let data = &self.member.data;
-            match machine.allocate(data, hole.bits(), piece.at, piece.len).await {
+            match self.allocate(machine, hole, piece).await {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
                     self.write_zeros(machine, piece).await?;
                 }
@@ -437,6 +436,16 @@ impl Stream {
             at += piece.len;
         }
         Ok(())
+    }
+
+    async fn allocate(
+        &self,
+        machine: &Machine,
+        mode: FallocateFlags,
+        Piece { at, len, .. }: Piece,
+    ) -> io::Result<()> {
+        let call = FileCall::Allocate { mode: mode.bits(), at, len };
+        machine.on(&self.member.data, call).await.map(drop)
     }
 
     async fn write_zeros(&self, machine: &Machine, piece: Piece) -> io::Result<()> {
@@ -455,8 +464,7 @@ impl Stream {
         self.lengthen(machine, end).await?;
         while at < end {
             let piece = self.piece(at, end - at)?;
-            let keep = FallocateFlags::KEEP_SIZE.bits();
-            match machine.allocate(&self.member.data, keep, piece.at, piece.len).await {
+            match self.allocate(machine, FallocateFlags::KEEP_SIZE, piece).await {
                 // It cannot be known here.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
                     return Ok(());

@@ -19,7 +19,7 @@ use rustix::{
     io::Errno,
     process::{getegid, geteuid, getgroups},
 };
-use storage::{Machine, Storage as _};
+use storage::{Machine, Storage as _, names::FileCall};
 
 use super::{
     inodes::Users,
@@ -350,7 +350,8 @@ impl Volume {
     /// `EINVAL`: the file system has no file that is so long.
     pub(super) async fn check_reach(&self, at: u64) -> io::Result<()> {
         let physical_at = at.checked_mul(u64::from(self.shape.wide.first)).ok_or(Errno::INVAL)?;
-        self.machine.seek(&self.physical()?, SeekFrom::Start(physical_at)).await.map(drop)
+        let call = FileCall::Seek(SeekFrom::Start(physical_at));
+        self.machine.on(&self.physical()?, call).await.map(drop)
     }
 
     pub(super) fn machine(&self) -> &Machine {

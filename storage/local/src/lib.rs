@@ -17,14 +17,14 @@ pub mod verdict;
 
 use std::io;
 
-use rustix::{fs::SeekFrom, io::Errno};
+use rustix::io::Errno;
 use uring::Buffers;
-use wire::{FileSystem, FoundLock, Status};
+use wire::{FoundLock, Status};
 
 pub use self::machine::Machine;
 use self::{
     lock_call::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall},
+    names::{Answer, FileCall, NameCall, OpenCall},
 };
 
 /// Longest transfer that is begun on the spot: those of a full lane take together about as long as
@@ -41,15 +41,13 @@ pub trait Storage: Clone + 'static {
     /// An open file. Closed when the last clone and the last operation on it are gone.
     type File: Clone + 'static;
 
+    /// Executes a call on an open file.
+    async fn on(&self, file: &Self::File, call: FileCall) -> io::Result<Answer>;
+
     /// Type, identity, and size of an open file.
-    async fn status(&self, file: &Self::File) -> io::Result<Status>;
-
-    /// Sets attributes of an open file.
-    async fn set(&self, file: &Self::File, what: Attributes) -> io::Result<()>;
-
-    /// Returns the file system of an open file.
-    async fn file_system(&self, _: &Self::File) -> io::Result<FileSystem> {
-        Err(Errno::NOSYS.into())
+    async fn status(&self, file: &Self::File) -> io::Result<Status> {
+        let answer = self.on(file, FileCall::Status).await?;
+        Ok(Status::decode(&answer.bytes).ok_or(Errno::IO)?)
     }
 
     /// Reads at `at`; 0 at the end of the file.
@@ -59,18 +57,14 @@ pub trait Storage: Clone + 'static {
     async fn write(&self, file: &Self::File, at: u64, from: Buffers) -> io::Result<usize>;
 
     /// Makes a file durable.
-    async fn sync(&self, file: &Self::File, data_only: bool) -> io::Result<()>;
-
-    /// Sets a file's length.
-    async fn truncate(&self, file: &Self::File, len: u64) -> io::Result<()>;
-
-    /// Changes which bytes of a file have space, as `fallocate(2)`.
-    async fn allocate(&self, _: &Self::File, _mode: u32, _at: u64, _len: u64) -> io::Result<()> {
-        Err(Errno::OPNOTSUPP.into())
+    async fn sync(&self, file: &Self::File, data_only: bool) -> io::Result<()> {
+        self.on(file, FileCall::Sync { data_only }).await.map(drop)
     }
 
-    /// Resolves a position as `lseek(2)` does.
-    async fn seek(&self, file: &Self::File, to: SeekFrom) -> io::Result<u64>;
+    /// Sets a file's length.
+    async fn truncate(&self, file: &Self::File, len: u64) -> io::Result<()> {
+        self.on(file, FileCall::Truncate { len }).await.map(drop)
+    }
 
     /// Opens a regular file by name; tells its status, too, which everybody asks for next.
     async fn open(&self, call: OpenCall) -> io::Result<(Self::File, Status)>;

@@ -2,17 +2,14 @@
 
 use std::{io, os::fd::OwnedFd, rc::Rc};
 
-use rustix::{
-    fs::{FallocateFlags, SeekFrom, fallocate, ftruncate, seek},
-    io::Errno,
-};
+use rustix::io::Errno;
 use uring::{Buffers, Engines, Foreign};
-use wire::{FileSystem, FoundLock, Status};
+use wire::{FoundLock, Status};
 
 use crate::{
     Locking, Storage,
     lock_call::LockCall,
-    names::{self, Answer, Attributes, Identity, NameCall, OpenCall},
+    names::{self, Answer, FileCall, Identity, NameCall, OpenCall},
     place::Place,
     verdict::errno,
 };
@@ -123,19 +120,14 @@ fn filling<T: Send + 'static>(
 impl Storage for Machine {
     type File = uring::File;
 
-    async fn status(&self, file: &uring::File) -> io::Result<Status> {
-        if file.is_local() {
-            return names::status_of(file);
+    async fn on(&self, file: &uring::File, call: FileCall) -> io::Result<Answer> {
+        match call {
+            FileCall::Sync { data_only } => {
+                self.engines.sync(file, data_only).await.map(|()| Answer::default())
+            }
+            FileCall::Status if file.is_local() => names::execute_on(file, call),
+            _ => self.call_on(file, move |file| names::execute_on(file, call)).await,
         }
-        self.call_on(file, |file| names::status_of(file)).await
-    }
-
-    async fn set(&self, file: &uring::File, what: Attributes) -> io::Result<()> {
-        self.call_on(file, move |file| what.apply(file.fd())).await
-    }
-
-    async fn file_system(&self, file: &uring::File) -> io::Result<FileSystem> {
-        self.call_on(file, |file| names::file_system(file.fd())).await
     }
 
     async fn read(&self, file: &uring::File, at: u64, into: Buffers) -> io::Result<usize> {
@@ -145,23 +137,6 @@ impl Storage for Machine {
 
     async fn write(&self, file: &uring::File, at: u64, from: Buffers) -> io::Result<usize> {
         self.engines.write_long(file, at, from).await
-    }
-
-    async fn sync(&self, file: &uring::File, data_only: bool) -> io::Result<()> {
-        self.engines.sync(file, data_only).await
-    }
-
-    async fn truncate(&self, file: &uring::File, len: u64) -> io::Result<()> {
-        self.call_on(file, move |file| Ok(ftruncate(file, len)?)).await
-    }
-
-    async fn allocate(&self, file: &uring::File, mode: u32, at: u64, len: u64) -> io::Result<()> {
-        let mode = FallocateFlags::from_bits_retain(mode);
-        self.call_on(file, move |file| Ok(fallocate(file, mode, at, len)?)).await
-    }
-
-    async fn seek(&self, file: &uring::File, to: SeekFrom) -> io::Result<u64> {
-        self.call_on(file, move |file| Ok(seek(file, to)?)).await
     }
 
     async fn open(&self, call: OpenCall) -> io::Result<(uring::File, Status)> {

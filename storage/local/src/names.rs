@@ -18,9 +18,9 @@ use std::{
 use executor::lock;
 use rustix::{
     fs::{
-        Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid,
-        accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat, renameat_with,
-        symlinkat, unlinkat, utimensat,
+        Access, AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec,
+        Timestamps, Uid, accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat,
+        renameat_with, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
@@ -28,7 +28,7 @@ use uring::with_umask;
 use wire::{FileSystem, NewMode, Status, Times};
 
 pub use self::{
-    call::{Attributes, NameCall, OpenCall},
+    call::{Attributes, FileCall, NameCall, OpenCall},
     status::{device_of, is_of_view, is_same, show_in_view, status_at, status_of},
 };
 use crate::{
@@ -54,7 +54,7 @@ impl Attributes {
     }
 }
 
-/// Result of a call on names.
+/// Result of a call on a name or on an open file.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// The request's value.
@@ -218,6 +218,25 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
         }
         // Names that others than the daemon change can be known to nobody.
         NameCall::Lease { .. } => return Err(Errno::OPNOTSUPP.into()),
+    }
+    Ok(Answer::default())
+}
+
+/// Executes a call on an open file.
+pub(crate) fn execute_on(file: &uring::File, call: FileCall) -> io::Result<Answer> {
+    match call {
+        FileCall::Status => return Ok(Answer::status(&status_of(file)?)),
+        FileCall::FileSystem => return Ok(Answer::file_system(&file_system(file.fd())?)),
+        FileCall::Seek(to) => {
+            return Ok(Answer { value: rustix::fs::seek(file, to)?, bytes: Vec::new() });
+        }
+        FileCall::Sync { data_only: true } => rustix::fs::fdatasync(file)?,
+        FileCall::Sync { data_only: false } => rustix::fs::fsync(file)?,
+        FileCall::Truncate { len } => rustix::fs::ftruncate(file, len)?,
+        FileCall::Allocate { mode, at, len } => {
+            rustix::fs::fallocate(file, FallocateFlags::from_bits_retain(mode), at, len)?;
+        }
+        FileCall::Set(what) => what.apply(file.fd())?,
     }
     Ok(Answer::default())
 }

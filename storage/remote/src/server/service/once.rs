@@ -68,10 +68,7 @@ impl<S: Locking> Service<S> {
         session.keep(slot, record).map_err(errno)?;
         let answer = match &effect {
             Effect::Append { file, data, .. } => self.append(file, data, before.mark, there).await,
-            Effect::Shift { file, mode, at, len } => {
-                nothing(self.storage.allocate(file, *mode, *at, *len).await)
-            }
-            Effect::Truncate { file, len } => nothing(self.storage.truncate(file, *len).await),
+            Effect::OnFile(file, call) => nothing(self.storage.on(file, *call).await.map(drop)),
             Effect::Open(handle, call) => self.open(session, *handle, call.clone()).await,
             Effect::Name(call) => self.name(call.clone()).await,
         };
