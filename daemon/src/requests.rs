@@ -351,22 +351,10 @@ async fn read<S: SessionStorage>(
     drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
     ticket.issue();
-    let mut done = 0;
-    while done < range.len {
-        let rest = ArenaRange { arena_at: range.arena_at + done, len: range.len - done };
-        let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
-        match core.storage.read(&descriptor.file, at + done, into).await {
-            Ok(0) => break,
-            Ok(len) => {
-                done += len as u64;
-                invariant!(done <= range.len, "storage reads what fits",
-                    else return Err(Errno::IO));
-            }
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(errno(error)),
-        }
-    }
-    Ok(done)
+    let into = file.buffer(range).ok_or(Errno::FAULT)?.into();
+    let read = core.storage.read_full(&descriptor.file, at, &into).await.map_err(errno)? as u64;
+    invariant!(read <= range.len, "storage reads what fits", else return Err(Errno::IO));
+    Ok(read)
 }
 
 /// Writes from the arena, after what is staged, until the range is written or an error stops it.
@@ -380,21 +368,9 @@ async fn write<S: SessionStorage>(
     let _turn = drain::drain_and_turn_to_write(core, file).await?;
     let descriptor = file.descriptor()?;
     ticket.issue();
-    let mut done = 0;
-    while done < range.len {
-        let rest = ArenaRange { arena_at: range.arena_at + done, len: range.len - done };
-        let from = file.buffer(rest).ok_or(Errno::FAULT)?.into();
-        match core.storage.write(&descriptor.file, at + done, from).await {
-            Ok(0) if done == 0 => return Err(Errno::IO),
-            Err(error) if done == 0 => return Err(errno(error)),
-            Ok(0) | Err(_) => break,
-            Ok(len) => {
-                done += len as u64;
-                invariant!(done <= range.len, "storage writes what it gets",
-                    else return Err(Errno::IO));
-            }
-        }
-    }
+    let from = file.buffer(range).ok_or(Errno::FAULT)?.into();
+    let done = core.storage.write_full(&descriptor.file, at, &from).await.map_err(errno)? as u64;
+    invariant!(done <= range.len, "storage writes what it gets", else return Err(Errno::IO));
     core.count(file.session, |totals| totals.bytes_executed += done);
     Ok(done)
 }

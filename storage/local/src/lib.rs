@@ -56,6 +56,19 @@ pub trait Storage: Clone + 'static {
     /// Writes at `at`, or at the end of a file that was opened to append.
     async fn write(&self, file: &Self::File, at: u64, from: Buffers) -> io::Result<usize>;
 
+    /// Reads until `into` is full or the file ends; an error counts if nothing was read.
+    async fn read_full(&self, file: &Self::File, at: u64, into: &Buffers) -> io::Result<usize> {
+        moved(at, into, async |at, rest| self.read(file, at, rest).await).await
+    }
+
+    /// Writes until all is written or an error stops it, which counts if nothing was written.
+    async fn write_full(&self, file: &Self::File, at: u64, from: &Buffers) -> io::Result<usize> {
+        match moved(at, from, async |at, rest| self.write(file, at, rest).await).await? {
+            0 if !from.is_empty() => Err(Errno::IO.into()),
+            len => Ok(len),
+        }
+    }
+
     /// Makes a file durable.
     async fn sync(&self, file: &Self::File, data_only: bool) -> io::Result<()> {
         self.on(file, FileCall::Sync { data_only }).await.map(drop)
@@ -81,6 +94,26 @@ pub trait Storage: Clone + 'static {
 
     /// Executes a call on names.
     async fn name(&self, call: NameCall) -> io::Result<Answer>;
+}
+
+/// Moves all of `buffers` by `part`, which gets the rest and its place in the file, and moves as
+/// much of it as it can. Returns how many bytes were moved.
+async fn moved(
+    at: u64,
+    buffers: &Buffers,
+    part: impl AsyncFn(u64, Buffers) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffers.suffix(done) {
+        let at = at.checked_add(done as u64).ok_or(Errno::FBIG)?;
+        match part(at, rest).await {
+            Err(error) if done == 0 => return Err(error),
+            Ok(0) | Err(_) => break,
+            Ok(len) => done += len,
+        }
+    }
+    debug_assert!(done <= buffers.len(), "storage moves what it is asked to");
+    Ok(done)
 }
 
 /// Storage whose files can be locked.

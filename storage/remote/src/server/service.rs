@@ -400,16 +400,8 @@ impl<S: Locking> Service<S> {
         at.checked_add(data.len() as u64)
             .filter(|end| i64::try_from(*end).is_ok())
             .ok_or(Errno::FBIG)?;
-        let mut done = 0;
-        while let Some(rest) = data.suffix(done) {
-            match self.storage.write(&open.file, at + done as u64, rest).await {
-                Ok(len) if len > 0 => done += len,
-                Ok(_) if done == 0 => return Err(Errno::IO.into()),
-                Err(error) if done == 0 => return Err(error),
-                _ => break,
-            }
-        }
-        Ok((done as u64, Vec::new()))
+        let len = self.storage.write_full(&open.file, at, data).await?;
+        Ok((len as u64, Vec::new()))
     }
 }
 
