@@ -6,6 +6,7 @@
 //!
 //! It uses no heap, no thread, and no libc, so that its methods may run inside a signal handler, a
 //! forked child, or a program's last destructor.
+#![expect(missing_debug_implementations, reason = "a process has one, which is large")]
 #![forbid(unsafe_code)]
 #![no_std]
 

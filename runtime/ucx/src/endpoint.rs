@@ -1,6 +1,6 @@
 //! A connection to one peer.
 
-use std::{ffi::c_void, fmt, ptr, rc::Rc, sync::atomic::AtomicU8};
+use std::{ffi::c_void, ptr, rc::Rc, sync::atomic::AtomicU8};
 
 use executor::Credit;
 
@@ -116,12 +116,6 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         self.peer.fail(Error::Closed);
         self.peer.clear();
-    }
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("failure", &self.failure()).finish_non_exhaustive()
     }
 }
 
