@@ -4,7 +4,7 @@
 //! bytes. What one call has appended, if that is no more, is written by one call: others may append
 //! to the file, too. Whoever waits for bytes drains them itself, in its own latency task
 //! ([`drain_to`]); all else is drained by throughput tasks that take files from a queue, fair by
-//! bytes between sessions; each device has its own ([`Lines`](crate::lines::Lines)). Both hold the
+//! bytes between sessions; each device has its own ([`DrainQueues`](crate::drain_queues::DrainQueues)). Both hold the
 //! file's turn for the time of a unit, so a waiter waits for at most the one under way.
 //!
 //! # Errors and order
@@ -123,7 +123,7 @@ pub(crate) fn enqueue<S: SessionStorage>(
 ) {
     file.pace.want(position);
     let device = file.identity.0;
-    if core.lines.borrow_mut().push(device, file.session, file.slot) {
+    if core.drain_queues.borrow_mut().push(device, file.session, file.slot) {
         core.handle.spawn(Class::Throughput, work(Rc::clone(core), device));
     }
 }
@@ -131,14 +131,14 @@ pub(crate) fn enqueue<S: SessionStorage>(
 /// Drains queued files of a device, a unit a turn, until none is left.
 async fn work<S: SessionStorage>(core: Rc<Core<S>>, device: u64) {
     loop {
-        let next = core.lines.borrow_mut().next(device);
+        let next = core.drain_queues.borrow_mut().next(device);
         let Some((session, slot)) = next else { return };
         let file = core.session(session).and_then(|session| session.file_to_drain(slot));
         let (len, is_wanted) = match &file {
             Some(file) => background_unit(&core, file).await,
             None => (0, false),
         };
-        core.lines.borrow_mut().spent(device, session, slot, len, is_wanted);
+        core.drain_queues.borrow_mut().spent(device, session, slot, len, is_wanted);
         yield_now().await;
     }
 }

@@ -21,7 +21,7 @@ use uring::Buffer;
 use wire::FileFlags;
 
 use self::{pace::Pace, window::Window};
-use crate::lines::UNIT_LEN;
+use crate::drain_queues::UNIT_LEN;
 
 /// Where a file's log lies in the arena, bytes; no log when the length is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use crate::{
     core::{Core, Departure},
     drain,
     file::{ArenaRange, Log, OpenFile},
-    locks, namespace, readahead, registration,
+    locks, name_requests, readahead, registration,
     session::{Session, Ticket},
     session_storage::SessionStorage,
     settle,
@@ -160,7 +160,7 @@ enum Work<S: SessionStorage> {
     /// On a registered file.
     File(Rc<OpenFile<S>>, Request),
     /// On names, or on a file that is to be opened.
-    Names(namespace::Call),
+    Names(name_requests::Call),
     FlushAll,
     Settle(Identity, bool),
 }
@@ -174,7 +174,7 @@ fn check<S: SessionStorage>(
 ) -> Result<Work<S>, Errno> {
     let slot = match request.subject() {
         Subject::Session => return check_session(core, session, request),
-        Subject::Names => return Ok(Work::Names(namespace::check(session, lane, request)?)),
+        Subject::Names => return Ok(Work::Names(name_requests::check(session, lane, request)?)),
         Subject::File(slot) => slot,
     };
     let file = || registration::find_file(core, session, slot).ok_or(Errno::BADF);
@@ -238,7 +238,7 @@ async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Wo
     match work {
         Work::Done(value) => Ok(value),
         Work::File(file, request) => on_file(core, ticket, &file, request).await,
-        Work::Names(call) => namespace::run(core, ticket, call).await,
+        Work::Names(call) => name_requests::run(core, ticket, call).await,
         Work::FlushAll => {
             registration::hear(core, session);
             drain::drain_session(core, session).await;
@@ -319,7 +319,7 @@ async fn execute<S: SessionStorage>(
     request: &Request,
 ) -> Verdict {
     let payload = match request.names_len() {
-        Some(_) => namespace::payload(&ticket.session, ticket.lane, request)?,
+        Some(_) => name_requests::payload(&ticket.session, ticket.lane, request)?,
         None => Vec::new(),
     };
     let call = FileCall::decode(request, &payload)?;

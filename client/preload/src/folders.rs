@@ -14,8 +14,8 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, ask, kernel},
     paths::remote,
+    process_client::{before_own_table, client},
     program::{Place, Text},
-    served::{before_own_table, client},
     sync::is_placeholder,
 };
 

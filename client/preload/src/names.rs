@@ -21,8 +21,8 @@ use crate::{
     kernel::{Outcome, ask},
     lock::after,
     paths::remote,
+    process_client::client,
     program::{Data, Given, Text},
-    served::client,
     sync::drain_all,
 };
 

@@ -19,7 +19,7 @@ use crate::{
     interpose::next,
     kernel::{alone, ask, ask_blocking, descriptor_flags, ignore, kernel},
     process::{exiting, watch_forks},
-    served::{CLIENT, Program, resume},
+    process_client::{CLIENT, Program, resume},
     signals,
 };
 

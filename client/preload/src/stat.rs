@@ -9,8 +9,8 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
+    process_client::{client, is_programs},
     program::{Place, Text},
-    served::{client, is_programs},
 };
 
 /// Flags of `fstatat` and `statx`.

@@ -17,7 +17,7 @@ use crate::{
     cursor::Keeper,
     file::FileEntry,
     limit::{exceeded, fitting},
-    locked::Locked,
+    locked_file::Locked,
     log::Log,
     owed::Owed,
     proc::link_of,

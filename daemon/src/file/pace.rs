@@ -6,7 +6,7 @@ use shm::staging::DrainClaim;
 use storage::Storage;
 
 use super::OpenFile;
-use crate::lines::UNIT_LEN;
+use crate::drain_queues::UNIT_LEN;
 
 /// Refused bytes are tried again every so many ticks: 100 ms.
 const RETRY_TICKS: u32 = 50;

@@ -18,6 +18,7 @@
 extern crate invariant;
 
 mod bundles;
+mod clear_tails;
 mod clients;
 mod dense;
 mod file;
@@ -31,7 +32,6 @@ mod piece;
 mod places;
 mod placing;
 mod records;
-mod rest;
 mod rewriting;
 mod shape;
 mod stream;

@@ -212,7 +212,7 @@ impl Volume {
     }
 
     /// Makes zeros of what no stream reaches.
-    async fn clear_rest(&self) -> io::Result<()> {
+    async fn clear_tails(&self) -> io::Result<()> {
         let members = self.members.borrow().clone();
         // Of small streams next to each other each sees to itself once it gets longer.
         for member in members.iter().filter(|member| !member.is_packed) {
@@ -220,7 +220,7 @@ impl Volume {
             let its = streams.iter().filter(|stream| Rc::ptr_eq(stream.member(), member));
             let chunks = member.chunks(its.map(|stream| stream.reach()));
             let data = member.data.clone();
-            self.machine.call(move || chunks.clear_rest(data.fd())).await?;
+            self.machine.call(move || chunks.clear_tails(data.fd())).await?;
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Volume {
                 }
                 begun => begun?,
             }
-            self.clear_rest().await?;
+            self.clear_tails().await?;
             self.take_journals()?;
             self.free_left().await?;
             self.is_begun.set(true);
