@@ -19,7 +19,7 @@ use remote::{
 };
 use rustix::fs::Mode;
 use rustix::process::{Resource, umask};
-use storage::{Machine, place::Place};
+use storage::{Machine, scope::Scope};
 use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
@@ -440,7 +440,7 @@ impl Seat {
     fn serve_others(&mut self, hall: &Hall) -> Result<Option<(Address, Published)>, Error> {
         let Some(serving) = &hall.config.serving else { return Ok(None) };
         let root = Given::Root(serving.root.clone());
-        let place = Place::below(&serving.root).map_err(Error::unusable(root.clone()))?;
+        let place = Scope::below(&serving.root).map_err(Error::unusable(root.clone()))?;
         Published::check(serving.address_folder.as_deref())
             .map_err(Error::unusable(Given::address_folder(serving)))?;
         let Address { place: meeting, carrier } = &serving.address;

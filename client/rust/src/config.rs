@@ -12,7 +12,7 @@ const RULES_MAX: usize = 4096;
 /// How long a silent daemon is waited for, unless somebody decides otherwise.
 pub const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes from which a write goes to the kernel directly, unless somebody decides otherwise.
-pub const DIRECT: u64 = 256 << 10;
+pub const LARGE_LEN: u64 = 256 << 10;
 
 /// Time that the small writes of a file must have taken before it is staged, unless somebody
 /// decides otherwise: about what its hand-over and its close cost.
@@ -28,7 +28,7 @@ pub struct Config {
     disabled: bool,
     pub(crate) fence_timeout: Duration,
     /// Writes of at least this many bytes go to the kernel directly.
-    pub(crate) direct: u64,
+    pub(crate) large_len: u64,
     /// Time that small writes of a file must have taken before it is staged.
     pub(crate) stage_after: Duration,
     pub(crate) rank: Option<u32>,
@@ -158,7 +158,7 @@ impl Config {
             synchronous: false,
             disabled: false,
             fence_timeout: FENCE_TIMEOUT,
-            direct: DIRECT,
+            large_len: LARGE_LEN,
             stage_after: STAGE_AFTER,
             rank: None,
             watch: Text::new(),
@@ -190,7 +190,7 @@ impl Config {
             Setting::FenceTimeout => {
                 self.fence_timeout = duration(value).ok_or(wrong)?;
             }
-            Setting::Direct => self.direct = size(value).ok_or(wrong)?,
+            Setting::Direct => self.large_len = size(value).ok_or(wrong)?,
             Setting::Watch => self.watch.set(value).ok_or(wrong)?,
             Setting::Trace => self.traces = switch(value).ok_or(wrong)?,
             Setting::StageAfter => self.stage_after = duration(value).ok_or(wrong)?,
@@ -338,7 +338,7 @@ mod tests {
             assert_eq!(config.set(Setting::FenceTimeout, value.as_bytes()), wrong, "{value}");
         }
         assert_eq!(config.set(Setting::Direct, b"256KiB"), Ok(()));
-        assert_eq!(config.direct, 256 << 10);
+        assert_eq!(config.large_len, 256 << 10);
         assert_eq!(config.set(Setting::Socket, &[b'a'; 101]), Err(SettingError(Setting::Socket)));
         assert_eq!(config.folder(), b"");
     }
@@ -360,7 +360,7 @@ mod tests {
         for setting in Setting::ALL {
             assert_eq!(config.set(setting, b""), Ok(()), "{}", setting.name());
         }
-        assert_eq!((config.direct, config.fence_timeout), (1 << 20, FENCE_TIMEOUT));
+        assert_eq!((config.large_len, config.fence_timeout), (1 << 20, FENCE_TIMEOUT));
         assert!(!config.delegates());
     }
 

@@ -84,7 +84,7 @@ mod write_kernel;
 mod writes;
 
 pub use client::{Client, Status};
-pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, STAGE_AFTER, Setting, SettingError};
+pub use config::{Config, FENCE_TIMEOUT, LARGE_LEN, Launcher, STAGE_AFTER, Setting, SettingError};
 pub use file_locks::LockRange;
 pub use host::{Host, Peer};
 pub use names::Name;

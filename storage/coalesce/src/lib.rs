@@ -221,8 +221,8 @@ impl Coalesced {
             None if self.volumes.is_empty() => Way::Else(path.to_bytes().to_vec()),
             None => {
                 let folders: Vec<_> = folders.map(<[u8]>::to_vec).collect();
-                let (place, path) = (self.machine.place().clone(), path.to_owned());
-                let call = move || Ok(way(&place, &folders, &path, follow)?);
+                let (scope, path) = (self.machine.scope().clone(), path.to_owned());
+                let call = move || Ok(way(&scope, &folders, &path, follow)?);
                 self.machine.call(call).await?
             }
         };

@@ -16,7 +16,7 @@ use std::{
 use executor::Notify;
 use multifile::{
     journal::{Slot, SlotBytes, SlotKey},
-    layout::Place,
+    layout::ChunkPlace,
 };
 use rustix::{fs::FallocateFlags, io::Errno};
 use storage::{Machine, Storage as _, names::FileCall, turns::Turns};
@@ -36,7 +36,7 @@ const ZEROS_LEN: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Stream {
     member: Rc<Member>,
-    place: Cell<Place>,
+    place: Cell<ChunkPlace>,
     /// Of its first block.
     key: SlotKey,
     len: Cell<u64>,
@@ -67,7 +67,7 @@ impl Drop for Held<'_> {
 }
 
 impl Stream {
-    pub(super) fn new(member: Rc<Member>, place: Place, key: SlotKey, len: u64) -> Self {
+    pub(super) fn new(member: Rc<Member>, place: ChunkPlace, key: SlotKey, len: u64) -> Self {
         let bound = if member.is_packed { place.chunk_len } else { u64::MAX };
         let is_soiled = Cell::new(member.is_packed);
         let (place, bound, len) = (Cell::new(place), Cell::new(bound), Cell::new(len));
@@ -83,7 +83,7 @@ impl Stream {
     }
 
     /// It has got a chunk, which holds zeros unless it `is_soiled`.
-    pub(super) fn settle(&self, place: Place, is_soiled: bool) {
+    pub(super) fn settle(&self, place: ChunkPlace, is_soiled: bool) {
         debug_assert!(self.member.is_packed && self.len() == 0, "chunks are given to new streams");
         self.place.set(place);
         self.keep_within_chunk();
@@ -125,7 +125,7 @@ impl Stream {
 
     /// Where its first chunk begins, bytes of its chunks, and its length.
     pub(super) fn reach(&self) -> (u64, u64, u64) {
-        let Place { start_at, chunk_len, .. } = self.place.get();
+        let ChunkPlace { start_at, chunk_len, .. } = self.place.get();
         (start_at, chunk_len, self.len())
     }
 

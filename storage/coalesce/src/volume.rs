@@ -13,7 +13,7 @@ use std::{
 };
 
 use executor::{Notify, lock};
-use multifile::{Disk, Growing, NewFile, catalogue, layout::Place};
+use multifile::{Disk, Growing, NewFile, catalogue, layout::ChunkPlace};
 use rustix::{
     fs::{SeekFrom, fstat},
     io::Errno,
@@ -99,9 +99,9 @@ impl Volume {
         shape: Shape,
         is_read_only: bool,
     ) -> io::Result<Rc<Self>> {
-        let (place, path) = (machine.place().clone(), path.to_owned());
+        let (scope, path) = (machine.scope().clone(), path.to_owned());
         let open = move || {
-            let home = Home::find(&place, &path)?;
+            let home = Home::find(&scope, &path)?;
             open(&home, &shape, is_read_only).map(|opened| (home, opened))
         };
         let (home, opened) = machine.call(open).await?;
@@ -182,7 +182,7 @@ impl Volume {
             let data = uring::File::new(data.into())?;
             let member = Member::new(file, first_task, data, data_at, end - data_at, rows);
             let is_short =
-                |((place, _), _): &((Place, _), _)| place.chunk_len < self.shape.chunk_len;
+                |((place, _), _): &((ChunkPlace, _), _)| place.chunk_len < self.shape.chunk_len;
             // Names may get longer than a chunk in any case.
             let is_packed = file > 0 && rows <= 1 && places.iter().all(is_short);
             let unplaced = growing.task_count(file) - growing.placed_count(file);

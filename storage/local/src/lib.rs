@@ -2,7 +2,7 @@
 //! files of this machine. Others are files in multifiles, the
 //! daemon's mounts, which join these with a server's files, and simulations.
 //!
-//! `names` has the calls on names, and `place` where these are looked up: on the whole machine, or
+//! `names` has the calls on names, and `scope` where these are looked up: on the whole machine, or
 //! below one folder that nothing leads out of.
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ pub mod grown;
 pub mod lock_call;
 mod machine;
 pub mod names;
-pub mod place;
+pub mod scope;
 pub mod segment;
 pub mod turns;
 pub mod verdict;

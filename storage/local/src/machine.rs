@@ -10,7 +10,7 @@ use crate::{
     Locking, Storage,
     lock_call::LockCall,
     names::{self, Answer, FileCall, Identity, NameCall, OpenCall},
-    place::Place,
+    scope::Scope,
     verdict::errno,
 };
 
@@ -18,23 +18,23 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Machine {
     engines: Rc<Engines>,
-    place: Place,
+    scope: Scope,
 }
 
 impl Machine {
     /// The whole machine.
     pub fn new(engines: Engines) -> Self {
-        Self { engines: Rc::new(engines), place: Place::Machine }
+        Self { engines: Rc::new(engines), scope: Scope::Machine }
     }
 
-    /// The same machine, with its names looked up in `place`.
-    pub fn at(&self, place: Place) -> Self {
-        Self { engines: Rc::clone(&self.engines), place }
+    /// The same machine, with its names looked up in `scope`.
+    pub fn at(&self, scope: Scope) -> Self {
+        Self { engines: Rc::clone(&self.engines), scope }
     }
 
     /// Where its names are looked up.
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     /// Writes what many files share: see [`Engines::write_whole`].
@@ -140,11 +140,11 @@ impl Storage for Machine {
     }
 
     async fn open(&self, call: OpenCall) -> io::Result<(uring::File, Status)> {
-        let (place, asked) = (self.place.clone(), call.clone());
-        match self.call(move || names::open(&place, &asked)).await {
+        let (scope, asked) = (self.scope.clone(), call.clone());
+        match self.call(move || names::open(&scope, &asked)).await {
             Err(why) if call.waits() && errno(&why) == Errno::AGAIN => {
-                let (slot, place) = (names::Shared::default(), self.place.clone());
-                let open = move || names::open_leased(&place, &call);
+                let (slot, scope) = (names::Shared::default(), self.scope.clone());
+                let open = move || names::open_leased(&scope, &call);
                 self.engines.call_apart(filling(&slot, open)).await?;
                 slot.take()
             }
@@ -157,8 +157,8 @@ impl Storage for Machine {
     }
 
     async fn name(&self, call: NameCall) -> io::Result<Answer> {
-        let place = self.place.clone();
-        self.call(move || names::execute(&place, &call)).await
+        let scope = self.scope.clone();
+        self.call(move || names::execute(&scope, &call)).await
     }
 }
 
