@@ -61,7 +61,7 @@ struct State {
 #[derive(Debug)]
 struct Direct {
     fd: Arc<OwnedFd>,
-    _place: DirectPermit,
+    _permit: DirectPermit,
 }
 
 impl Long {
@@ -95,8 +95,8 @@ impl Long {
     pub(crate) fn direct(&self, fd: &OwnedFd) -> Option<Arc<OwnedFd>> {
         let mut state = self.lock();
         if state.direct.is_none() && !state.has_left {
-            let place = DirectPermit::take()?;
-            state.direct = reopened(fd).ok().map(|fd| Direct { fd: fd.into(), _place: place });
+            let permit = DirectPermit::take()?;
+            state.direct = reopened(fd).ok().map(|fd| Direct { fd: fd.into(), _permit: permit });
             state.has_left = state.direct.is_none();
         }
         let direct = state.direct.as_ref().filter(|_| !state.has_left);
