@@ -25,7 +25,6 @@ use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 use crate::{
     Config, Error, Given, Summary, Viewing,
     admission::{Admission, raise_limit},
-    affinity,
     burial::bury,
     config::{CORES_MAX, Serving},
     core::Core,
@@ -311,7 +310,7 @@ impl Seat {
     fn new(hall: &Hall, index: usize) -> Result<Self, Error> {
         let config = &hall.config;
         if let Some(cpu) = config.cores.get(index) {
-            affinity::pin(*cpu).map_err(Error::unusable(Given::Core(*cpu)))?;
+            crate::affinity::pin(*cpu).map_err(Error::unusable(Given::Core(*cpu)))?;
         }
         // Staged bytes grow old while the daemon waits for a core. An old kernel has no such call.
         prefer_short_turns().ok();

@@ -4,8 +4,9 @@
 //! bytes. What one call has appended, if that is no more, is written by one call: others may append
 //! to the file, too. Whoever waits for bytes drains them itself, in its own latency task
 //! ([`drain_to`]); all else is drained by throughput tasks that take files from a queue, fair by
-//! bytes between sessions; each device has its own ([`DrainQueues`](crate::drain_queues::DrainQueues)). Both hold the
-//! file's turn for the time of a unit, so a waiter waits for at most the one under way.
+//! bytes between sessions; each device has its own
+//! ([`DrainQueues`](crate::drain_queues::DrainQueues)). Both hold the file's turn for the time of a
+//! unit, so a waiter waits for at most the one under way.
 //!
 //! # Errors and order
 //!
