@@ -20,7 +20,8 @@ use crate::{
     failure::Failure,
     remote::{Maps, Servers},
     settings::{
-        Cores, Engine, Idle, Level, Place, Policy, Rule, Rules, SETTINGS, Spread, Switch, View,
+        Cores, Engine, Idle, Level, Policy, Rule, Rules, SETTINGS, SettingPath, Spread, Switch,
+        View,
     },
     similar::{did_you_mean, similar},
     size::Size,
@@ -190,7 +191,7 @@ impl Config {
         rows.take_rules(environment, &maps.clone().and(coalesced.maps()))?;
         rows.take("sync", Switch(false))?;
         rows.take("fence_timeout", Span(client::FENCE_TIMEOUT))?;
-        rows.take("direct", Size(client::DIRECT))?;
+        rows.take("direct", Size(client::LARGE_LEN))?;
         rows.take("stage_after", Span(client::STAGE_AFTER))?;
         Ok(Self {
             socket: rows.take_path("socket", environment)?,
@@ -350,10 +351,10 @@ impl Rows {
         name: &'static str,
         environment: &Environment,
     ) -> Result<Option<PathBuf>, Failure> {
-        let absolute = |Place(path): Place| {
-            environment.start(path.is_relative()).map(|folder| Place(folder.join(path)))
+        let absolute = |SettingPath(path): SettingPath| {
+            environment.start(path.is_relative()).map(|folder| SettingPath(folder.join(path)))
         };
-        Ok(self.take_optional(name, absolute)?.map(|Place(path)| path))
+        Ok(self.take_optional(name, absolute)?.map(|SettingPath(path)| path))
     }
 
     fn take_servers(&mut self, environment: &Environment) -> Result<Option<Servers>, Failure> {

@@ -7,9 +7,9 @@
 mod kernel;
 mod limits;
 mod programs;
-mod served;
+mod trial;
 
-pub(crate) use self::served::Probe;
+pub(crate) use self::trial::Probe;
 
 use serde_json::json;
 use signal_hook::consts::SIGXFSZ;
@@ -92,7 +92,7 @@ fn findings(config: &Config, environment: &Environment) -> Vec<Finding> {
         programs::ucx(&loader, environment),
         programs::mpi(environment),
         programs::scheduler(environment),
-        served::served(config, environment),
-        served::viewed(config, environment),
+        trial::served(config, environment),
+        trial::viewed(config, environment),
     ]
 }

@@ -2,12 +2,12 @@
 //! exit code and, when it failed, one line on standard error.
 #![forbid(unsafe_code)]
 
+mod affinity;
 mod answer;
 mod bench;
 mod check;
 mod coalesce;
 mod config;
-mod cores;
 mod doctor;
 mod drain;
 mod env;

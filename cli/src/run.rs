@@ -23,8 +23,8 @@ use rustix::{
 use signal_hook::consts::SIGXFSZ;
 
 use crate::{
+    affinity,
     config::{Config, Environment, Flags, Origin, Row, TRACE, WATCH},
-    cores,
     env::variables,
     failure::{Code, Failure},
     folders::Folders,
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     voice::step(format_args!("job {}: its daemon is in {}", job.name, job.folder.display()));
     // After the daemon was started, which has cores of its own.
     if !matches!(launched, Launched::Attached(_, false)) {
-        cores::leave(config.cores.as_ref())?;
+        affinity::leave(config.cores.as_ref())?;
     }
     folders.enter(environment.folder.as_deref(), &mut command);
     match launched {

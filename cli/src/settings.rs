@@ -386,15 +386,15 @@ impl FromStr for Rules {
 
 /// A path; absolute once the configuration is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place(pub(crate) PathBuf);
+pub(crate) struct SettingPath(pub(crate) PathBuf);
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.display().fmt(f)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for SettingPath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -19,7 +19,7 @@ use remote::{
 };
 use rustix::fs::Mode;
 use rustix::process::{Resource, umask};
-use storage::{Machine, place::Place};
+use storage::{Machine, scope::Scope};
 use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     burial::bury,
     config::{CORES_MAX, Serving},
     core::Core,
-    cores, guest,
+    guest,
     lanes::Lanes,
     launcher::Launcher,
     life::Life,
@@ -310,7 +310,7 @@ impl Seat {
     fn new(hall: &Hall, index: usize) -> Result<Self, Error> {
         let config = &hall.config;
         if let Some(cpu) = config.cores.get(index) {
-            cores::pin(*cpu).map_err(Error::unusable(Given::Core(*cpu)))?;
+            crate::affinity::pin(*cpu).map_err(Error::unusable(Given::Core(*cpu)))?;
         }
         // Staged bytes grow old while the daemon waits for a core. An old kernel has no such call.
         prefer_short_turns().ok();
@@ -439,7 +439,7 @@ impl Seat {
     fn serve_others(&mut self, hall: &Hall) -> Result<Option<(Address, Published)>, Error> {
         let Some(serving) = &hall.config.serving else { return Ok(None) };
         let root = Given::Root(serving.root.clone());
-        let place = Place::below(&serving.root).map_err(Error::unusable(root.clone()))?;
+        let place = Scope::below(&serving.root).map_err(Error::unusable(root.clone()))?;
         Published::check(serving.address_folder.as_deref())
             .map_err(Error::unusable(Given::address_folder(serving)))?;
         let Address { place: meeting, carrier } = &serving.address;

@@ -14,8 +14,8 @@ use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
 use self::doorstep::Doorstep;
 use crate::{
+    drain_queues::DrainQueues,
     file::OpenFile,
-    lines::Lines,
     node::Node,
     session::{Bells, Session},
     session_storage::SessionStorage,
@@ -33,7 +33,7 @@ pub(crate) struct Core<S: SessionStorage> {
     /// Signalled on the first executor when a session has ended, on whichever.
     pub(crate) departed: Notify,
     /// Files to drain in the background.
-    pub(crate) lines: RefCell<Lines>,
+    pub(crate) drain_queues: RefCell<DrainQueues>,
     /// Files the tick looks at.
     pub(crate) active: RefCell<Vec<Rc<OpenFile<S>>>>,
     pub(crate) is_ticking: Cell<bool>,
@@ -87,7 +87,7 @@ impl<S: SessionStorage> Core<S> {
             sessions: RefCell::new((0..SESSIONS_MAX).map(|_| None).collect()),
             bells: Rc::new(Bells::new(rings_always)),
             departed: Notify::new(),
-            lines: RefCell::default(),
+            drain_queues: RefCell::default(),
             active: RefCell::default(),
             is_ticking: Cell::new(false),
             bury,

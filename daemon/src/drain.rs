@@ -6,8 +6,9 @@
 //! blocks and stripes. What one call has appended, if that is no more, is written by one call:
 //! others may append to the file, too. Whoever waits for bytes drains them itself, in its own task
 //! ([`drain_to`]); all else is drained by throughput tasks that take files from a queue, fair by
-//! bytes between sessions; each device has its own ([`Lines`](crate::lines::Lines)). Both hold the
-//! file's turn for the time of a unit, so a waiter waits for at most the one under way.
+//! bytes between sessions; each device has its own
+//! ([`DrainQueues`](crate::drain_queues::DrainQueues)). Both hold the file's turn for the time of a
+//! unit, so a waiter waits for at most the one under way.
 //!
 //! # Errors and order
 //!
@@ -130,7 +131,7 @@ pub(crate) fn enqueue_to<S: SessionStorage>(
 /// Has a file drained in the background, as far as there are whole pieces.
 pub(crate) fn enqueue<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     let device = file.identity.0;
-    if core.lines.borrow_mut().push(device, file.session, file.slot) {
+    if core.drain_queues.borrow_mut().push(device, file.session, file.slot) {
         core.handle.spawn(Class::Throughput, work(Rc::clone(core), device));
     }
 }
@@ -138,14 +139,14 @@ pub(crate) fn enqueue<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<
 /// Drains queued files of a device, a unit a turn, until none is left.
 async fn work<S: SessionStorage>(core: Rc<Core<S>>, device: u64) {
     loop {
-        let next = core.lines.borrow_mut().next(device);
+        let next = core.drain_queues.borrow_mut().next(device);
         let Some((session, slot)) = next else { return };
         let file = core.session(session).and_then(|session| session.file_to_drain(slot));
         let (len, is_wanted) = match &file {
             Some(file) => background_unit(&core, file).await,
             None => (0, false),
         };
-        core.lines.borrow_mut().spent(device, session, slot, len, is_wanted);
+        core.drain_queues.borrow_mut().spent(device, session, slot, len, is_wanted);
         yield_now().await;
     }
 }

@@ -5,7 +5,7 @@
 //! it.
 
 mod pace;
-mod window;
+mod read_history;
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,8 +20,8 @@ use storage::{Storage, names::Identity, segment::Segment, turns::Turns};
 use uring::Buffer;
 use wire::FileFlags;
 
-use self::{pace::Pace, window::Window};
-use crate::lines::UNIT_LEN;
+use self::{pace::Pace, read_history::ReadHistory};
+use crate::drain_queues::UNIT_LEN;
 
 /// Where a file's log lies in the arena, bytes; no log when the length is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) struct OpenFile<S: Storage> {
     /// The daemon opened it, and counts it in the table of inodes itself.
     pub(crate) is_ours: bool,
     pub(crate) pace: Pace,
-    pub(crate) window: Window,
+    pub(crate) history: ReadHistory,
     segment: Arc<Segment>,
     file: RefCell<Option<S::File>>,
     log: Cell<Log>,
@@ -136,7 +136,7 @@ impl<S: Storage> OpenFile<S> {
             identity,
             is_ours,
             pace: Pace::default(),
-            window: Window::default(),
+            history: ReadHistory::default(),
             segment,
             file: RefCell::new(Some(file)),
             log: Cell::new(log),

@@ -21,8 +21,8 @@ use wire::{Control, Greeting, Refusal, Role, VERSION, Welcome};
 
 use crate::{
     admission::Grant,
+    affinity,
     core::Core,
-    cores,
     mounts::Mounts,
     node::Mail,
     socket::{self, Packet},
@@ -144,7 +144,7 @@ impl Listener {
         // Who only asks something is not served, and may be bound to other cores or to none.
         let is_served = !matches!(greeting.role, Role::Control(_));
         if let (true, Some(process)) = (self.shares_cores && is_served, peer.process) {
-            cores::share_those_of(process);
+            affinity::share_those_of(process);
         }
         Ok(greeting)
     }

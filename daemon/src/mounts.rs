@@ -15,17 +15,14 @@ use std::{
 use coalesce::Coalesced;
 use executor::Credits;
 use remote::{Group, Own, RemoteFile};
-use rustix::{
-    fs::{Mode, SeekFrom},
-    io::Errno,
-};
+use rustix::{fs::Mode, io::Errno};
 use storage::{
     Locking, Machine, Storage,
     lock_call::{LockCall, process_of},
-    names::{Answer, Attributes, Identity, NameCall, OpenCall},
+    names::{Answer, FileCall, Identity, NameCall, OpenCall},
 };
 use uring::Buffers;
-use wire::{FileSystem, FoundLock, Listing, Status};
+use wire::{FoundLock, Listing, Status};
 
 pub(crate) use self::located::Located;
 pub use self::mount::Mount;
@@ -143,21 +140,14 @@ impl Servers {
     }
 }
 
-/// Makes a call on a file of this machine, or of a server.
-macro_rules! located {
-    ($self:ident, $file:ident.$call:ident($($argument:ident),*)) => {
-        match $file {
-            Located::Here(file) => $self.machine.$call(file, $($argument),*).await,
-            Located::There(file) => file.$call($($argument),*).await,
-        }
-    };
-}
-
 impl Storage for Mounts {
     type File = Located;
 
-    async fn status(&self, file: &Located) -> io::Result<Status> {
-        located!(self, file.status())
+    async fn on(&self, file: &Located, call: FileCall) -> io::Result<Answer> {
+        match file {
+            Located::Here(file) => self.machine.on(file, call).await,
+            Located::There(file) => file.on(call).await,
+        }
     }
 
     async fn read(&self, file: &Located, at: u64, into: Buffers) -> io::Result<usize> {
@@ -173,30 +163,6 @@ impl Storage for Mounts {
             Located::Here(file) => self.machine.write(file, at, from).await,
             Located::There(file) => Box::pin(async { file.write(at, &from).await }).await,
         }
-    }
-
-    async fn sync(&self, file: &Located, data_only: bool) -> io::Result<()> {
-        located!(self, file.sync(data_only))
-    }
-
-    async fn truncate(&self, file: &Located, len: u64) -> io::Result<()> {
-        located!(self, file.truncate(len))
-    }
-
-    async fn allocate(&self, file: &Located, mode: u32, at: u64, len: u64) -> io::Result<()> {
-        located!(self, file.allocate(mode, at, len))
-    }
-
-    async fn seek(&self, file: &Located, to: SeekFrom) -> io::Result<u64> {
-        located!(self, file.seek(to))
-    }
-
-    async fn set(&self, file: &Located, what: Attributes) -> io::Result<()> {
-        located!(self, file.set(what))
-    }
-
-    async fn file_system(&self, file: &Located) -> io::Result<FileSystem> {
-        located!(self, file.file_system())
     }
 
     async fn open(&self, mut call: OpenCall) -> io::Result<(Located, Status)> {

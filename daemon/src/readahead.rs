@@ -22,7 +22,7 @@ pub(crate) async fn fetch<S: SessionStorage>(
     len: u32,
 ) -> Verdict {
     let end = at + u64::from(len);
-    if let Some(target) = file.window.note(at, end) {
+    if let Some(target) = file.history.note(at, end) {
         fetch_ahead(core, file, target);
     }
     let descriptor = file.descriptor()?;
@@ -41,9 +41,9 @@ pub(crate) async fn fetch<S: SessionStorage>(
 
 /// Moves the end of what is fetched ahead to `target`, and starts to fetch unless somebody does.
 fn fetch_ahead<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, target: u64) {
-    let window = &file.window;
-    window.fetched_to.set(target);
-    if !window.is_running.replace(true) {
+    let history = &file.history;
+    history.fetched_to.set(target);
+    if !history.is_running.replace(true) {
         let (core, file) = (Rc::clone(core), Rc::clone(file));
         core.handle.clone().spawn(Class::Throughput, run_ahead(core, file));
     }
@@ -51,17 +51,17 @@ fn fetch_ahead<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, ta
 
 /// Fetches to the window's end, wherever that moves.
 async fn run_ahead<S: SessionStorage>(core: Rc<Core<S>>, file: Rc<OpenFile<S>>) {
-    while let Some((at, len)) = file.window.ahead().filter(|_| !file.is_closing()) {
+    while let Some((at, len)) = file.history.ahead().filter(|_| !file.is_closing()) {
         let Ok(descriptor) = file.descriptor() else { break };
         let Ok(step) = usize::try_from(len) else { break };
         match core.storage.fetch(&descriptor.file, at, step).await {
-            Ok(fetched) if fetched > 0 => file.window.fetched(at, fetched as u64),
+            Ok(fetched) if fetched > 0 => file.history.fetched(at, fetched as u64),
             // Elsewhere there may be more.
-            Ok(_) if file.window.ahead_at.get() != at => {}
+            Ok(_) if file.history.ahead_at.get() != at => {}
             _ => break, // The end of the file, or an error that a read will meet itself.
         }
         drop(descriptor);
         yield_now().await;
     }
-    file.window.is_running.set(false);
+    file.history.is_running.set(false);
 }

@@ -11,21 +11,21 @@ pub(crate) mod permits;
 use std::{os::fd::AsFd as _, rc::Rc};
 
 use executor::{Class, Credit, Handle};
-use rustix::{fs::SeekFrom, io::Errno};
+use rustix::io::Errno;
 use shm::lane::{SLOTS, Words};
 use storage::{
     SHORT_LEN,
     lock_call::LockCall,
-    names::{Attributes, Identity},
+    names::{FileCall, Identity},
     verdict::{Verdict, errno},
 };
-use wire::{Entry, FileSystem, Request, Subject};
+use wire::{Entry, Request, Subject};
 
 use crate::{
     core::{Core, Departure},
     drain,
     file::{ArenaRange, Log, OpenFile},
-    locks, namespace, readahead, registration,
+    locks, name_requests, readahead, registration,
     session::{Session, Ticket},
     session_storage::SessionStorage,
     settle,
@@ -160,7 +160,7 @@ enum Work<S: SessionStorage> {
     /// On a registered file.
     File(Rc<OpenFile<S>>, Request),
     /// On names, or on a file that is to be opened.
-    Names(namespace::Call),
+    Names(name_requests::Call),
     FlushAll,
     Settle(Identity, bool),
 }
@@ -174,7 +174,7 @@ fn check<S: SessionStorage>(
 ) -> Result<Work<S>, Errno> {
     let slot = match request.subject() {
         Subject::Session => return check_session(core, session, request),
-        Subject::Names => return Ok(Work::Names(namespace::check(session, lane, request)?)),
+        Subject::Names => return Ok(Work::Names(name_requests::check(session, lane, request)?)),
         Subject::File(slot) => slot,
     };
     let file = || registration::find_file(core, session, slot).ok_or(Errno::BADF);
@@ -239,7 +239,7 @@ async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Wo
     match work {
         Work::Done(value) => Ok(value),
         Work::File(file, request) => on_file(core, ticket, &file, request).await,
-        Work::Names(call) => namespace::run(core, ticket, call).await,
+        Work::Names(call) => name_requests::run(core, ticket, call).await,
         Work::FlushAll => {
             registration::hear(core, session);
             drain::drain_session(core, session).await;
@@ -268,12 +268,6 @@ async fn on_file<S: SessionStorage>(
         // By another request: what has the slot next is not to be closed for it.
         Request::Close { .. } if file.is_closing() => return Err(Errno::BADF),
         Request::Close { .. } => registration::discard(core, &ticket.session, file).await,
-        Request::Sync { .. } => sync(core, file, false).await?,
-        Request::Datasync { .. } => sync(core, file, true).await?,
-        // How far a file may reach its file system says.
-        Request::SetPosition { at, .. } => return seek(core, file, SeekFrom::Start(at)).await,
-        Request::FindData { at, .. } => return seek(core, file, SeekFrom::Data(at)).await,
-        Request::FindHole { at, .. } => return seek(core, file, SeekFrom::Hole(at)).await,
         // Not by a seek, which would change the file's own position in the kernel.
         Request::FindEnd { .. } => {
             drain::drain(core, file).await?;
@@ -299,37 +293,8 @@ async fn on_file<S: SessionStorage>(
         Request::FindLock { terms, start, len, .. } => {
             return locks::find(core, ticket, file, LockCall::new(terms, start, len)?).await;
         }
-        Request::SetMode { .. } | Request::SetOwner { .. } | Request::SetTimes { .. } => {
-            let times = namespace::payload(&ticket.session, ticket.lane, &request)?;
-            set(core, file, Attributes::decode(&request, &times)?).await?;
-        }
-        Request::FileStat { .. } => {
-            let _turn = drain::drain_as_far_and_turn(core, file).await;
-            let descriptor = file.descriptor()?;
-            let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
-            ticket.put(&status.encode());
-        }
         Request::Name { .. } => return tell_name(core, ticket, file),
-        Request::FileSystem { .. } => {
-            let descriptor = file.descriptor()?;
-            let found = core.storage.file_system(&descriptor.file).await;
-            let found = found.map_err(errno)?;
-            ticket.put(&found.encode());
-            return Ok(FileSystem::LEN as u64);
-        }
-        Request::Allocate { mode, at, len, .. } => {
-            let _turn = drain::drain_and_turn(core, file).await?;
-            let descriptor = file.descriptor()?;
-            let done = core.storage.allocate(&descriptor.file, mode, at, len).await;
-            done.map_err(errno)?;
-        }
-        Request::Truncate { len, .. } => {
-            let _turn = drain::drain_and_turn(core, file).await?;
-            let descriptor = file.descriptor()?;
-            let done = core.storage.truncate(&descriptor.file, len).await;
-            done.map_err(errno)?;
-        }
-        _ => return Err(Errno::NOSYS),
+        _ => return execute(core, ticket, file, &request).await,
     }
     Ok(0)
 }
@@ -347,15 +312,33 @@ fn tell_name<S: SessionStorage>(
     Ok(name.len() as u64)
 }
 
-/// Sets attributes, after what is staged.
-async fn set<S: SessionStorage>(
+/// Executes a call that is the storage's own, after what is staged.
+async fn execute<S: SessionStorage>(
     core: &Rc<Core<S>>,
+    ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
-    what: Attributes,
-) -> Result<(), Errno> {
-    let _turn = drain::drain_as_far_and_turn(core, file).await;
+    request: &Request,
+) -> Verdict {
+    let payload = match request.names_len() {
+        Some(_) => name_requests::payload(&ticket.session, ticket.lane, request)?,
+        None => Vec::new(),
+    };
+    let call = FileCall::decode(request, &payload)?;
+    let _turn = match call {
+        FileCall::FileSystem => None,
+        FileCall::Status | FileCall::Set(_) => Some(drain::drain_as_far_and_turn(core, file).await),
+        FileCall::Truncate { .. } | FileCall::Allocate { .. } => {
+            Some(drain::drain_and_turn(core, file).await?)
+        }
+        FileCall::Sync { .. } | FileCall::Seek(_) => {
+            drain::drain(core, file).await?;
+            None
+        }
+    };
     let descriptor = file.descriptor()?;
-    core.storage.set(&descriptor.file, what).await.map_err(errno)
+    let answer = core.storage.on(&descriptor.file, call).await.map_err(errno)?;
+    ticket.put(&answer.bytes);
+    Ok(answer.value)
 }
 
 /// Reads into the arena, after what is staged, until the range is full or the file ends.
@@ -369,22 +352,10 @@ async fn read<S: SessionStorage>(
     drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
     ticket.issue();
-    let mut done = 0;
-    while done < range.len {
-        let rest = ArenaRange { arena_at: range.arena_at + done, len: range.len - done };
-        let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
-        match core.storage.read(&descriptor.file, at + done, into).await {
-            Ok(0) => break,
-            Ok(len) => {
-                done += len as u64;
-                invariant!(done <= range.len, "storage reads what fits",
-                    else return Err(Errno::IO));
-            }
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(errno(error)),
-        }
-    }
-    Ok(done)
+    let into = file.buffer(range).ok_or(Errno::FAULT)?.into();
+    let read = core.storage.read_full(&descriptor.file, at, &into).await.map_err(errno)? as u64;
+    invariant!(read <= range.len, "storage reads what fits", else return Err(Errno::IO));
+    Ok(read)
 }
 
 /// Writes from the arena, after what is staged, until the range is written or an error stops it.
@@ -398,42 +369,9 @@ async fn write<S: SessionStorage>(
     let _turn = drain::drain_and_turn_to_write(core, file).await?;
     let descriptor = file.descriptor()?;
     ticket.issue();
-    let mut done = 0;
-    while done < range.len {
-        let rest = ArenaRange { arena_at: range.arena_at + done, len: range.len - done };
-        let from = file.buffer(rest).ok_or(Errno::FAULT)?.into();
-        match core.storage.write(&descriptor.file, at + done, from).await {
-            Ok(0) if done == 0 => return Err(Errno::IO),
-            Err(error) if done == 0 => return Err(errno(error)),
-            Ok(0) | Err(_) => break,
-            Ok(len) => {
-                done += len as u64;
-                invariant!(done <= range.len, "storage writes what it gets",
-                    else return Err(Errno::IO));
-            }
-        }
-    }
+    let from = file.buffer(range).ok_or(Errno::FAULT)?.into();
+    let done = core.storage.write_full(&descriptor.file, at, &from).await.map_err(errno)? as u64;
+    invariant!(done <= range.len, "storage writes what it gets", else return Err(Errno::IO));
     core.count(file.session, |totals| totals.bytes_executed += done);
     Ok(done)
-}
-
-async fn sync<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    file: &Rc<OpenFile<S>>,
-    data_only: bool,
-) -> Result<(), Errno> {
-    drain::drain(core, file).await?;
-    let descriptor = file.descriptor()?;
-    core.storage.sync(&descriptor.file, data_only).await.map_err(errno)
-}
-
-/// Resolves a position in the drained file.
-async fn seek<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    file: &Rc<OpenFile<S>>,
-    to: SeekFrom,
-) -> Verdict {
-    drain::drain(core, file).await?;
-    let descriptor = file.descriptor()?;
-    core.storage.seek(&descriptor.file, to).await.map_err(errno)
 }

@@ -198,7 +198,7 @@ impl Simulation {
         for core in &self.cores {
             assert_eq!(core.handle.task_count(), 1, "only the mail is read");
             assert!(core.active.borrow().is_empty());
-            assert!(core.lines.borrow().is_empty());
+            assert!(core.drain_queues.borrow().is_empty());
         }
     }
 }

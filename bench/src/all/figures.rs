@@ -3,7 +3,7 @@
 use super::Name;
 
 /// A published system, and what of it is measured here.
-pub(super) struct Source {
+pub(super) struct Publication {
     pub(super) title: &'static str,
     pub(super) figures: &'static [Figure],
 }
@@ -36,17 +36,17 @@ pub(super) enum Kind {
 use Kind::{Grids, Lines, Table};
 
 /// All sources.
-pub(super) const SOURCES: [Source; 4] = [
-    Source {
+pub(super) const PUBLICATIONS: [Publication; 4] = [
+    Publication {
         title: "Maeda, thesis, 2024: file I/O and communication on one thread",
         figures: &THESIS,
     },
-    Source { title: "Fukazawa et al., 2012: delegation of file I/O", figures: &DELEGATION },
-    Source {
+    Publication { title: "Fukazawa et al., 2012: delegation of file I/O", figures: &DELEGATION },
+    Publication {
         title: "Frings et al., SIONlib, SC'09: one multifile for many tasks",
         figures: &SIONLIB,
     },
-    Source { title: "Tanabe et al., Fujitsu: polling in the idle loop", figures: &IDLE },
+    Publication { title: "Tanabe et al., Fujitsu: polling in the idle loop", figures: &IDLE },
 ];
 
 const BANDWIDTH: Kind = Grids {

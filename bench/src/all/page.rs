@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Name,
-    figures::{Figure, Kind, SOURCES, Source},
+    figures::{Figure, Kind, PUBLICATIONS, Publication},
     plot::{self, Line, short},
     results::{Case, Match, Results, number},
     shown,
@@ -19,7 +19,7 @@ const STYLE: [&str; 2] =
 pub(super) type Found = [(Name, Results)];
 
 pub(super) fn text(found: &Found, time: Duration, is_quick: bool) -> String {
-    let figures: Vec<String> = SOURCES.iter().map(|source| drawn(source, found)).collect();
+    let figures: Vec<String> = PUBLICATIONS.iter().map(|source| drawn(source, found)).collect();
     let body = figures.concat();
     let missing = body.matches("<b class=\"missing\">").count();
     let note = match missing {
@@ -63,7 +63,7 @@ fn machine(found: &Found) -> String {
     ))
 }
 
-fn drawn(source: &Source, found: &Found) -> String {
+fn drawn(source: &Publication, found: &Found) -> String {
     let figures = source.figures.iter().map(|figure| {
         let results = found.iter().find(|(name, _)| *name == figure.bench).map(|(_, it)| it);
         figure_text(figure, results)
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_figure_names_its_source_and_bench() {
-        for figure in SOURCES.iter().flat_map(|source| source.figures) {
+        for figure in PUBLICATIONS.iter().flat_map(|source| source.figures) {
             assert!(!figure.reported.is_empty() && !figure.title.is_empty());
             assert!(PARTS.iter().any(|part| part.name == figure.bench), "{}", figure.title);
         }

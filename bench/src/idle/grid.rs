@@ -29,14 +29,14 @@ pub(super) struct Grid {
 
 /// A job count and a depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct GridPoint {
     pub(super) jobs: usize,
     pub(super) depth: usize,
 }
 
 /// Measurements of one cell: for every policy its rounds, or why there are none.
 pub(super) struct Cell {
-    pub(super) place: Place,
+    pub(super) point: GridPoint,
     pub(super) rounds: [Rounds<Round>; POLICIES.len()],
 }
 
@@ -53,8 +53,8 @@ pub(super) struct Round {
 
 impl Cell {
     /// A cell of which nothing was measured yet.
-    pub(super) fn new(place: Place) -> Self {
-        Self { place, rounds: [const { Ok(Vec::new()) }; POLICIES.len()] }
+    pub(super) fn new(point: GridPoint) -> Self {
+        Self { point, rounds: [const { Ok(Vec::new()) }; POLICIES.len()] }
     }
 
     /// The rounds of one policy.
@@ -83,10 +83,10 @@ impl Cell {
         else {
             return;
         };
-        let turn = effort.turn_of(self.place);
+        let turn = effort.turn_of(self.point);
         push(rounds, || {
             let running = fleet.as_mut().map_err(|why| why.clone())?;
-            let all = running.turn().run(self.place.jobs, self.place.depth, turn);
+            let all = running.turn().run(self.point.jobs, self.point.depth, turn);
             let round = all.map_err(|why| format!("{why:#}")).and_then(|all| Round::of(turn, &all));
             // A job that died or hangs is not asked again.
             round.inspect_err(|why| *fleet = Err(why.clone()))
@@ -101,21 +101,21 @@ impl Effort {
     }
 
     /// How long a policy is measured in a round of this cell.
-    fn turn_of(&self, place: Place) -> Duration {
-        let in_flight = u32::try_from(place.jobs * place.depth).unwrap_or(u32::MAX);
+    fn turn_of(&self, point: GridPoint) -> Duration {
+        let in_flight = u32::try_from(point.jobs * point.depth).unwrap_or(u32::MAX);
         self.turn + self.turn * in_flight / 1024
     }
 }
 
-/// The places of the grid, by rows of one job count.
-pub(super) fn places(effort: &Effort) -> impl Iterator<Item = Place> {
+/// The points of the grid, by rows of one job count.
+pub(super) fn points(effort: &Effort) -> impl Iterator<Item = GridPoint> {
     let [jobs, depths] = &effort.steps;
-    jobs.iter().flat_map(move |&jobs| depths.iter().map(move |&depth| Place { jobs, depth }))
+    jobs.iter().flat_map(move |&jobs| depths.iter().map(move |&depth| GridPoint { jobs, depth }))
 }
 
 /// Those that are measured: the `whole` grid, or the cells that are asked for.
-pub(super) fn wanted(effort: &Effort, is_whole: bool) -> impl Iterator<Item = Place> {
-    places(effort).filter(move |place| is_whole || judge::wants(&effort.only, *place))
+pub(super) fn wanted(effort: &Effort, is_whole: bool) -> impl Iterator<Item = GridPoint> {
+    points(effort).filter(move |point| is_whole || judge::wants(&effort.only, *point))
 }
 
 /// Measures the grid, on files in `dir`: all of it, and what is best once more, or some cells.
@@ -126,7 +126,7 @@ pub(super) fn measure(
     target: Target,
     dir: &Path,
 ) -> anyhow::Result<Grid> {
-    let job_count = wanted(effort, is_whole).map(|place| place.jobs).max().unwrap_or(1);
+    let job_count = wanted(effort, is_whole).map(|point| point.jobs).max().unwrap_or(1);
     let disk = Disk::create(dir, job_count)?;
     let start = |policy: &str| {
         let fleet = Fleet::start(policy, target, &disk, job_count);

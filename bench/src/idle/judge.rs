@@ -22,7 +22,7 @@
 
 use super::{
     Effort,
-    grid::{Cell, Grid, INTERRUPT, PARK, POLICIES, POLL_IDLE, Place, Round, wanted},
+    grid::{Cell, Grid, GridPoint, INTERRUPT, PARK, POLICIES, POLL_IDLE, Round, wanted},
 };
 use crate::{
     options::Only,
@@ -46,8 +46,8 @@ pub(super) fn wants_all(only: &Only) -> bool {
 }
 
 /// True if a cell's rows are wanted.
-pub(super) fn wants(only: &Only, place: Place) -> bool {
-    let rows = |policy| VALUES.map(|value| format!("{}/{value}", case(place, policy)));
+pub(super) fn wants(only: &Only, point: GridPoint) -> bool {
+    let rows = |policy| VALUES.map(|value| format!("{}/{value}", case(point, policy)));
     POLICIES.into_iter().any(|policy| only.wants(rows(policy)))
 }
 
@@ -77,9 +77,9 @@ pub(super) fn report(report: &mut Report, effort: &Effort, grid: &Grid, is_whole
 /// Reports that nothing of this could be measured.
 pub(super) fn skip(report: &mut Report, effort: &Effort, why: &str) {
     let is_whole = wants_all(&effort.only);
-    for place in wanted(effort, is_whole) {
+    for point in wanted(effort, is_whole) {
         for policy in POLICIES {
-            report.row(format!("{}/iops", case(place, policy)), "1/s", Err(why.to_owned()));
+            report.row(format!("{}/iops", case(point, policy)), "1/s", Err(why.to_owned()));
         }
     }
     if is_whole {
@@ -88,13 +88,13 @@ pub(super) fn skip(report: &mut Report, effort: &Effort, why: &str) {
     }
 }
 
-fn case(place: Place, policy: &str) -> String {
-    format!("write/8KiB/{}jobs/qd{}/{policy}", place.jobs, place.depth)
+fn case(point: GridPoint, policy: &str) -> String {
+    format!("write/8KiB/{}jobs/qd{}/{policy}", point.jobs, point.depth)
 }
 
 fn report_cell(report: &mut Report, prefix: &str, cell: &Cell) {
     for (policy, rounds) in POLICIES.iter().zip(&cell.rounds) {
-        let case = prefix.to_owned() + &case(cell.place, policy);
+        let case = prefix.to_owned() + &case(cell.point, policy);
         let spread = |value: fn(&Round) -> f64| spread(rounds, value);
         let [iops, mean, p50, p99] = VALUES.map(|value| format!("{case}/{value}"));
         report.row(iops, "1/s", spread(|round| round.iops));
@@ -130,7 +130,7 @@ impl Against<'_> {
     fn cells_below(&self) -> Result<Spread, String> {
         let mut count = 0.0;
         for cell in &self.grid.cells {
-            let again = self.grid.finals.iter().find(|again| again.place == cell.place);
+            let again = self.grid.finals.iter().find(|again| again.point == cell.point);
             if is_below(cell, self.other)?
                 && is_below(again.ok_or("not measured again")?, self.other)?
             {
@@ -147,26 +147,26 @@ impl Against<'_> {
     }
 }
 
-/// The places that are measured once more: the best ones of every policy, the largest, and those
+/// The points that are measured once more: the best ones of every policy, the largest, and those
 /// found below.
-pub(super) fn finalists(effort: &Effort, cells: &[Cell]) -> Vec<Place> {
-    let mut places = vec![largest(effort)];
+pub(super) fn finalists(effort: &Effort, cells: &[Cell]) -> Vec<GridPoint> {
+    let mut points = vec![largest(effort)];
     for policy in [INTERRUPT, PARK, POLL_IDLE] {
         let mut cells: Vec<_> =
-            cells.iter().filter_map(|cell| Some((iops(cell, policy)?, cell.place))).collect();
+            cells.iter().filter_map(|cell| Some((iops(cell, policy)?, cell.point))).collect();
         cells.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-        places.extend(cells.iter().map(|(_, place)| *place).take(effort.finalists));
+        points.extend(cells.iter().map(|(_, point)| *point).take(effort.finalists));
     }
     let is_below =
         |cell: &&Cell| [INTERRUPT, PARK].map(|other| is_below(cell, other)).contains(&Ok(true));
-    places.extend(cells.iter().filter(is_below).map(|cell| cell.place));
+    points.extend(cells.iter().filter(is_below).map(|cell| cell.point));
     let mut seen = Vec::new();
-    places.retain(|place| {
-        let is_new = !seen.contains(place);
-        seen.push(*place);
+    points.retain(|point| {
+        let is_new = !seen.contains(point);
+        seen.push(*point);
         is_new
     });
-    places
+    points
 }
 
 /// The rounds of a policy in the cell where it does the most operations a second.
@@ -188,16 +188,16 @@ fn iops(cell: &Cell, policy: usize) -> Option<f64> {
 }
 
 /// The cell of most jobs and depth.
-fn largest(effort: &Effort) -> Place {
+fn largest(effort: &Effort) -> GridPoint {
     let [jobs, depth] =
         effort.steps.each_ref().map(|steps| steps.iter().max().map_or(1, |most| *most));
-    Place { jobs, depth }
+    GridPoint { jobs, depth }
 }
 
 /// Operations of poll-idle in the cell of most jobs and depth, by its peak.
 fn scaling(effort: &Effort, grid: &Grid) -> Result<Spread, String> {
-    let place = largest(effort);
-    let largest = grid.finals.iter().find(|cell| cell.place == place);
+    let point = largest(effort);
+    let largest = grid.finals.iter().find(|cell| cell.point == point);
     let why = || "no round was run".to_owned();
     by_rounds(largest.ok_or_else(why)?.of(POLL_IDLE)?, peak(grid, POLL_IDLE).ok_or_else(why)?)
 }
@@ -247,7 +247,7 @@ mod tests {
     fn cell<const N: usize>(depth: usize, iops: [[f64; N]; POLICIES.len()]) -> Cell {
         let round = |iops| Round { iops, mean: 1.0, p50: 1.0, p99: 1.0 };
         let rounds = iops.map(|rounds| Ok(rounds.map(round).to_vec()));
-        Cell { place: Place { jobs: 1, depth }, rounds }
+        Cell { point: GridPoint { jobs: 1, depth }, rounds }
     }
 
     /// A cell where poll-idle makes these and every other policy 1.
@@ -266,7 +266,7 @@ mod tests {
             cell(4, [few, [100.0; 2], few, few]),
             cell(8, [few; 4]),
         ];
-        let finals: Vec<_> = finalists(&effort, &cells).iter().map(|place| place.depth).collect();
+        let finals: Vec<_> = finalists(&effort, &cells).iter().map(|point| point.depth).collect();
         assert_eq!(finals, [8, 2, 4, 1]);
 
         let finals = vec![
@@ -297,8 +297,8 @@ mod tests {
         let [below, above] = [[0.9; 8], [1.1; 8]];
         let cells =
             vec![ours(1, below), ours(2, below), cell(4, [[1.0; 8]; 4]), cell(8, [[9.0; 8]; 4])];
-        let places = finalists(&effort, &cells);
-        assert_eq!(places.iter().map(|place| place.depth).collect::<Vec<_>>(), [8, 1, 2]);
+        let points = finalists(&effort, &cells);
+        assert_eq!(points.iter().map(|point| point.depth).collect::<Vec<_>>(), [8, 1, 2]);
 
         let finals = vec![ours(8, below), ours(1, below), ours(2, above)];
         let count = Against { grid: &Grid { cells, finals }, other: PARK }.cells_below();

@@ -137,7 +137,7 @@ pub(crate) fn defragment(
     if let Some(task) = tasks.first_mut().filter(|_| has_names(reader, path)) {
         task.chunk_len += NAMES_ROOM;
     }
-    let source = Source {
+    let source = Streams {
         open: &|task, at| {
             let mut stream = stream(reader, path, task)?;
             stream.seek(at).map_err(|why| failure(path, why))?;
@@ -165,7 +165,7 @@ fn has_names(reader: &Reader<File>, path: &Path) -> bool {
 pub(crate) type Open<'a> = dyn Fn(usize, u64) -> Result<Box<dyn io::Read>, Failure> + Sync + 'a;
 
 /// Where the streams of a new multifile come from.
-pub(crate) struct Source<'a> {
+pub(crate) struct Streams<'a> {
     pub(crate) open: &'a Open<'a>,
     /// Turns an error of reading a task into a failure.
     pub(crate) failed: &'a (dyn Fn(usize, &io::Error) -> Failure + Sync + 'a),
@@ -182,7 +182,7 @@ pub(crate) fn assemble(
     tasks: &[NewTask],
     lens: &[u64],
     options: &Options,
-    source: &Source<'_>,
+    source: &Streams<'_>,
 ) -> Result<(), Failure> {
     let ours = |why| failure(path, why);
     let mut writer = Writer::create(&Disk::new(), path, tasks, options).map_err(ours)?;

@@ -14,7 +14,7 @@ use multifile::{NewTask, codec::Order, keyval::Records};
 use super::{
     beside::Beside,
     copy::input_failure,
-    defrag::{NAMES_ROOM, Shape, Source, assemble, told},
+    defrag::{NAMES_ROOM, Shape, Streams, assemble, told},
     file_failure, naming, open, stream,
 };
 use crate::failure::{Code, Failure};
@@ -93,7 +93,7 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
         let input = task.checked_sub(first).and_then(|file| inputs.get(file));
         input.map_or(args.output.as_path(), PathBuf::as_path)
     };
-    let source = Source {
+    let source = Streams {
         open: &|task, at| {
             if let (Some(names), 0) = (&names, task) {
                 let rest = names.get(usize::try_from(at).unwrap_or(usize::MAX)..);

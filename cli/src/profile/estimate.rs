@@ -29,19 +29,19 @@ pub(crate) struct Estimate {
     /// Time that they would have taken.
     pub(crate) native: Duration,
     pub(crate) writes: u64,
-    pub(crate) by: Source,
+    pub(crate) by: MeasuredBy,
 }
 
 /// Writes whose time is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum MeasuredBy {
     /// The kernel executed them while the job ran.
     Run,
     /// They were made when it had ended.
     Trial,
 }
 
-impl Source {
+impl MeasuredBy {
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Run => "those of similar sizes that the kernel executed while the job ran",
@@ -62,8 +62,8 @@ impl Estimate {
         let taken_ns = timed.map(|class| of_all(class.timed_ns, class.timed, class.calls));
         let closes_ns = records.processes.iter().map(|process| u128::from(process.close_ns));
         let (native_ns, by) = match measured(records) {
-            Some(native_ns) => (native_ns, Source::Run),
-            None => (tried(records, time / SHARE)?, Source::Trial),
+            Some(native_ns) => (native_ns, MeasuredBy::Run),
+            None => (tried(records, time / SHARE)?, MeasuredBy::Trial),
         };
         let time = |ns: u128| Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
         let taken = time(taken_ns.chain(closes_ns).sum());
@@ -154,7 +154,7 @@ mod tests {
         let mut records = records(Path::new("/nowhere"));
         records.measured[2] = class(4, 200_000);
         let estimate = Estimate::of(&records, Duration::ZERO).expect("an estimate");
-        assert_eq!((estimate.by, estimate.writes), (Source::Run, 1000));
+        assert_eq!((estimate.by, estimate.writes), (MeasuredBy::Run, 1000));
         let millis = [estimate.native, estimate.taken].map(|time| time.as_micros());
         assert_eq!(millis, [200_000, 100]);
     }
@@ -167,7 +167,7 @@ mod tests {
         records.measured[1] = class(1, 5_000);
         let began = Instant::now();
         let estimate = Estimate::of(&records, Duration::from_secs(1)).expect("an estimate");
-        assert_eq!(estimate.by, Source::Trial);
+        assert_eq!(estimate.by, MeasuredBy::Trial);
         assert!(!estimate.native.is_zero());
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         records.files.clear();

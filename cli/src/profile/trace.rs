@@ -36,7 +36,7 @@ struct Call {
     name: String,
     /// Bytes, of a staged write.
     len: Option<u64>,
-    place: Place,
+    key: CallKey,
     accepted_ns: u64,
     rung_ns: u64,
     /// When the client had the answer, of a request.
@@ -45,7 +45,7 @@ struct Call {
 
 /// Names a call to both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum CallKey {
     Request {
         session: u32,
         lane: usize,
@@ -103,11 +103,11 @@ fn whole(text: &str, traced: &[Traced]) -> Vec<Whole> {
         }
     }
     for call in text.lines().filter_map(call_of) {
-        let done: Vec<Traced> = match call.place {
-            Place::Request { session, lane, seq } => {
+        let done: Vec<Traced> = match call.key {
+            CallKey::Request { session, lane, seq } => {
                 requests.get(&(session, lane, seq)).cloned().unwrap_or_default()
             }
-            Place::Staged { session, slot, head } => {
+            CallKey::Staged { session, slot, head } => {
                 let of_slot = drains.get(&(session, slot)).map_or(&[][..], Vec::as_slice);
                 let holds = of_slot.iter().filter(|(from, to, _)| *from < head && head <= *to);
                 holds.map(|(.., done)| *done).collect()
@@ -140,15 +140,15 @@ fn call_of(line: &str) -> Option<Call> {
     let fields: Vec<_> = line.split('\t').collect();
     let number = |text: &str| text.parse::<u64>().ok();
     let small = |text: &str| text.parse::<u32>().ok();
-    let (name, len, place, pid, times) = match *fields {
+    let (name, len, key, pid, times) = match *fields {
         ["T", pid, session, lane, seq, name, ref times @ ..] => {
             let (session, lane, seq) = (small(session)?, lane.parse().ok()?, small(seq)?);
-            (name, None, Place::Request { session, lane, seq }, pid, times)
+            (name, None, CallKey::Request { session, lane, seq }, pid, times)
         }
         ["W", pid, session, slot, head, len, ref times @ ..] => {
             let (session, slot, head) = (small(session)?, small(slot)?, number(head)?);
-            let place = Place::Staged { session, slot, head };
-            ("staged write", Some(number(len)?), place, pid, times)
+            let key = CallKey::Staged { session, slot, head };
+            ("staged write", Some(number(len)?), key, pid, times)
         }
         _ => return None,
     };
@@ -157,7 +157,7 @@ fn call_of(line: &str) -> Option<Call> {
         pid: small(pid)?,
         name: name.to_owned(),
         len,
-        place,
+        key,
         accepted_ns: number(accepted)?,
         rung_ns: number(rung)?,
         answered_ns: times.get(2).and_then(|text| number(text)),

@@ -10,7 +10,7 @@ use core::ptr::with_exposed_provenance_mut as pointer;
 
 use libc::{c_int, c_uint, off_t};
 
-use crate::program::{Given, Place, Text};
+use crate::program::{Given, Out, Text};
 
 /// A register's value as an argument of a function.
 pub(crate) trait Argument {
@@ -63,7 +63,7 @@ impl<T: Copy> Argument for Given<'_, T> {
     }
 }
 
-impl<T: Copy> Argument for Place<'_, T> {
+impl<T: Copy> Argument for Out<'_, T> {
     unsafe fn of(register: usize) -> Self {
         // SAFETY: the register holds null, or the address of room for the call's answer.
         unsafe { Self::new(pointer(register)) }

@@ -16,7 +16,7 @@ use crate::{
     errno::{answer, last},
     interpose::interpose,
     kernel::{Outcome, Word as _, ignore, kernel},
-    served::client,
+    process_client::client,
     sync::{fdatasync, fsync},
 };
 

@@ -11,8 +11,8 @@ use crate::{
     interpose::interpose,
     kernel::ask,
     paths::{precise, set_times_at, set_times_of},
+    process_client::client,
     program::{Given, Text},
-    served::client,
     sync::drain,
 };
 

@@ -13,7 +13,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{self, Outcome},
     process::{before_fork, in_child},
-    served::retire,
+    process_client::retire,
     vfork,
 };
 

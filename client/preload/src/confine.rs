@@ -12,7 +12,7 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::{self, Outcome, kernel},
-    served::{client, resume, retire},
+    process_client::{client, resume, retire},
     start::say,
 };
 

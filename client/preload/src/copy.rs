@@ -8,7 +8,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
-    served::client,
+    process_client::client,
 };
 
 interpose! {

@@ -11,8 +11,8 @@ use crate::{
     glibc::Stream,
     interpose::interpose,
     kernel::{Outcome, ask, blocking, ignore, kernel},
+    process_client::client,
     program::Text,
-    served::client,
     settle::settle_path,
     streams::made_plain,
 };

@@ -15,7 +15,7 @@ use crate::{
         ignore, kernel,
     },
     lock,
-    served::{before_own_table, client, is_programs},
+    process_client::{before_own_table, client, is_programs},
     streams::has_plain,
 };
 

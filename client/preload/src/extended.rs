@@ -8,8 +8,8 @@ use crate::{
     interpose::interpose,
     kernel::{self, Outcome, Word as _, ask, kernel},
     paths::remote,
+    process_client::client,
     program::Text,
-    served::client,
     sync::drain,
 };
 

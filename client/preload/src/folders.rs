@@ -14,8 +14,8 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, ask, kernel},
     paths::remote,
-    program::{Place, Text},
-    served::{before_own_table, client},
+    process_client::{before_own_table, client},
+    program::{Out, Text},
     sync::is_placeholder,
 };
 
@@ -104,14 +104,14 @@ interpose! {
         realpath(path, core::ptr::null_mut())
     }
 
-    fn statfs|statfs64(path: Text<'_>, out: Place<'_, libc::statfs>) -> c_int {
+    fn statfs|statfs64(path: Text<'_>, out: Out<'_, libc::statfs>) -> c_int {
         match file_system(path) {
             None => answer(kernel!(SYS_statfs, path, out)),
             Some(found) => answer(found.and_then(|found| out.put(plain(found)))),
         }
     }
 
-    fn fstatfs|fstatfs64(fd: c_int, out: Place<'_, libc::statfs>) -> c_int {
+    fn fstatfs|fstatfs64(fd: c_int, out: Out<'_, libc::statfs>) -> c_int {
         match client().and_then(|client| client.file_system_of(fd)) {
             None => answer(kernel!(SYS_fstatfs, fd, out)),
             Some(found) => answer(found.and_then(|found| out.put(plain(found)))),
@@ -128,16 +128,16 @@ interpose! {
         }
     }
 
-    fn statvfs|statvfs64(path: Text<'_>, out: Place<'_, libc::statvfs>) -> c_int {
+    fn statvfs|statvfs64(path: Text<'_>, out: Out<'_, libc::statvfs>) -> c_int {
         match file_system(path) {
-            None => next!(statvfs(path => Text<'_>, out => Place<'_, libc::statvfs>) -> c_int),
+            None => next!(statvfs(path => Text<'_>, out => Out<'_, libc::statvfs>) -> c_int),
             Some(found) => answer(found.and_then(|found| out.put(virtual_plain(found)))),
         }
     }
 
-    fn fstatvfs|fstatvfs64(fd: c_int, out: Place<'_, libc::statvfs>) -> c_int {
+    fn fstatvfs|fstatvfs64(fd: c_int, out: Out<'_, libc::statvfs>) -> c_int {
         match client().and_then(|client| client.file_system_of(fd)) {
-            None => next!(fstatvfs(fd => c_int, out => Place<'_, libc::statvfs>) -> c_int),
+            None => next!(fstatvfs(fd => c_int, out => Out<'_, libc::statvfs>) -> c_int),
             Some(found) => answer(found.and_then(|found| out.put(virtual_plain(found)))),
         }
     }

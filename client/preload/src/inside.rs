@@ -7,7 +7,7 @@ use libc::{Lmid_t, c_char, c_int, c_void};
 
 use crate::{
     interpose::{interpose, next},
-    served::client,
+    process_client::client,
     sync::drain_all,
 };
 

@@ -17,7 +17,7 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, blocking},
     position,
-    served::client,
+    process_client::client,
 };
 
 /// Shares the blocks of files that have the same content.

@@ -7,7 +7,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
-    served::client,
+    process_client::client,
 };
 
 interpose! {

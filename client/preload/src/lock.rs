@@ -11,7 +11,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, ask_blocking},
     position,
-    served::client,
+    process_client::client,
     signals::Held,
 };
 

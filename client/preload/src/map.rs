@@ -11,7 +11,7 @@ use crate::{
     errno::set,
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
-    served::client,
+    process_client::client,
 };
 
 interpose! {

@@ -7,7 +7,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Word as _, blocking},
-    served::client,
+    process_client::client,
 };
 
 interpose! {

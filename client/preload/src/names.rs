@@ -21,8 +21,8 @@ use crate::{
     kernel::{Outcome, ask},
     lock::after,
     paths::remote,
+    process_client::client,
     program::{Data, Given, Text},
-    served::client,
     sync::drain_all,
 };
 
@@ -57,21 +57,21 @@ interpose! { safe:
     ) -> c_int =>
         make_device_at(dir, path, mode, device);
     fn rename(from: Text<'_>, to: Text<'_>) -> c_int =>
-        rename_at(place(AT_FDCWD, from), place(AT_FDCWD, to), 0);
+        rename_at(at_path(AT_FDCWD, from), at_path(AT_FDCWD, to), 0);
     fn renameat(
         from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>,
     ) -> c_int =>
-        rename_at(place(from_dir, from), place(to_dir, to), 0);
+        rename_at(at_path(from_dir, from), at_path(to_dir, to), 0);
     fn renameat2(
         from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>, flags: c_uint,
     ) -> c_int =>
-        rename_at(place(from_dir, from), place(to_dir, to), flags);
+        rename_at(at_path(from_dir, from), at_path(to_dir, to), flags);
     fn link(from: Text<'_>, to: Text<'_>) -> c_int =>
-        link_at(place(AT_FDCWD, from), place(AT_FDCWD, to), 0);
+        link_at(at_path(AT_FDCWD, from), at_path(AT_FDCWD, to), 0);
     fn linkat(
         from_dir: c_int, from: Text<'_>, to_dir: c_int, to: Text<'_>, flags: c_int,
     ) -> c_int =>
-        link_at(place(from_dir, from), place(to_dir, to), flags);
+        link_at(at_path(from_dir, from), at_path(to_dir, to), flags);
     fn symlink(target: Text<'_>, path: Text<'_>) -> c_int =>
         symlink_at(target, AT_FDCWD, path).inspect(|_| after());
     fn symlinkat(target: Text<'_>, dir: c_int, path: Text<'_>) -> c_int =>
@@ -85,13 +85,13 @@ interpose! {
 
 /// A name as C passes it: relative to an open folder.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct AtPath<'a> {
     dir: c_int,
     path: Text<'a>,
 }
 
-const fn place(dir: c_int, path: Text<'_>) -> Place<'_> {
-    Place { dir, path }
+const fn at_path(dir: c_int, path: Text<'_>) -> AtPath<'_> {
+    AtPath { dir, path }
 }
 
 fn remove_at(dir: c_int, path: Text<'_>, flags: c_int) -> Outcome {
@@ -150,7 +150,7 @@ fn bind_to(fd: c_int, address: Data<'_>) -> Outcome {
     ask!(SYS_bind, fd, address.at(), address.len())
 }
 
-fn rename_at(from: Place<'_>, to: Place<'_>, flags: c_uint) -> Outcome {
+fn rename_at(from: AtPath<'_>, to: AtPath<'_>, flags: c_uint) -> Outcome {
     let call = || -> Outcome {
         drain_all();
         let old = from.path.get();
@@ -169,7 +169,7 @@ fn rename_at(from: Place<'_>, to: Place<'_>, flags: c_uint) -> Outcome {
     call().inspect(|_| after())
 }
 
-fn link_at(from: Place<'_>, to: Place<'_>, flags: c_int) -> Outcome {
+fn link_at(from: AtPath<'_>, to: AtPath<'_>, flags: c_int) -> Outcome {
     let call = || -> Outcome {
         let old = from.path.get();
         let new = to.path.get();

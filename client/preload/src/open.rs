@@ -11,8 +11,8 @@ use crate::{
     kernel::{Outcome, ask_blocking, cancellation_point},
     lock::after,
     paths::remote,
+    process_client::client,
     program::{Given, Text},
-    served::client,
     settle::settle_path,
 };
 

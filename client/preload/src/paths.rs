@@ -18,8 +18,8 @@ use crate::{
     errno::{Value, answer, last},
     interpose::{interpose, next},
     kernel::{Harmless, Outcome, SYS_fchmodat2, Word as _, ask, call_harmless, kernel},
+    process_client::{client, ruled},
     program::{Buffer, Given, Text},
-    served::{client, ruled},
     settle::settle_path,
 };
 

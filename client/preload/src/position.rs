@@ -8,7 +8,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, ask, ignore},
-    served::client,
+    process_client::client,
 };
 
 interpose! { safe:

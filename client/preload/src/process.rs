@@ -21,7 +21,7 @@ use crate::{
     glibc::Stream,
     interpose::{interpose, next},
     kernel::{Outcome, ignore, kernel},
-    served::client,
+    process_client::client,
     streams::made_plain,
 };
 

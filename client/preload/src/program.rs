@@ -94,9 +94,9 @@ impl<T: Copy> Word for Given<'_, T> {
 /// Room for an answer, or null.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct Place<'a, T>(*mut T, PhantomData<&'a mut T>);
+pub(crate) struct Out<'a, T>(*mut T, PhantomData<&'a mut T>);
 
-impl<T: Copy> Place<'_, T> {
+impl<T: Copy> Out<'_, T> {
     /// # Safety
     ///
     /// A pointer that is not null points to room for a `T` that nobody else uses for `'a`.
@@ -131,7 +131,7 @@ impl<T: Copy> Place<'_, T> {
     }
 }
 
-impl<T: Copy> Word for Place<'_, T> {
+impl<T: Copy> Word for Out<'_, T> {
     #[inline]
     fn word(self) -> usize {
         self.0.word()

@@ -15,7 +15,7 @@ use crate::{
     bits::returned,
     errno::code,
     kernel::{Word, ignore, kernel},
-    served::client,
+    process_client::client,
 };
 
 static CALLS: Calls =

@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
-    served::client,
+    process_client::client,
 };
 
 /// `IORING_SETUP_SQPOLL`.

@@ -19,7 +19,7 @@ use crate::{
     interpose::next,
     kernel::{alone, ask, ask_blocking, descriptor_flags, ignore, kernel},
     process::{exiting, watch_forks},
-    served::{CLIENT, Program, resume},
+    process_client::{CLIENT, Program, resume},
     signals,
 };
 
@@ -88,7 +88,7 @@ impl Host for Program {
 /// Takes the settings from the environment.
 extern "C" fn start() {
     let mut config = Config::new();
-    for setting in Setting::ALL {
+    for setting in Setting::all() {
         let Some(value) = variable(setting.name()) else { continue };
         if config.set(setting, value).is_err() {
             say([setting.name(), ": too long or malformed; running undelegated; ", "unset it"]);

@@ -9,8 +9,8 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
-    program::{Place, Text},
-    served::{client, is_programs},
+    process_client::{client, is_programs},
+    program::{Out, Text},
 };
 
 /// Flags of `fstatat` and `statx`.
@@ -18,24 +18,24 @@ const KNOWN_FLAGS: c_int =
     AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_SYNC_TYPE;
 
 interpose! { safe:
-    fn stat|stat64(path: Text<'_>, out: Place<'_, libc::stat>) -> c_int =>
+    fn stat|stat64(path: Text<'_>, out: Out<'_, libc::stat>) -> c_int =>
         stat_at(AT_FDCWD, path, out, 0);
-    fn lstat|lstat64(path: Text<'_>, out: Place<'_, libc::stat>) -> c_int =>
+    fn lstat|lstat64(path: Text<'_>, out: Out<'_, libc::stat>) -> c_int =>
         stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW);
     fn fstatat|fstatat64(
-        dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int,
+        dir: c_int, path: Text<'_>, out: Out<'_, libc::stat>, flags: c_int,
     ) -> c_int =>
         stat_at(dir, path, out, flags);
-    fn fstat|fstat64|__fstat64(fd: c_int, out: Place<'_, libc::stat>) -> c_int =>
+    fn fstat|fstat64|__fstat64(fd: c_int, out: Out<'_, libc::stat>) -> c_int =>
         stat_number(fd, out);
-    fn __xstat|__xstat64(_version: c_int, path: Text<'_>, out: Place<'_, libc::stat>) -> c_int =>
+    fn __xstat|__xstat64(_version: c_int, path: Text<'_>, out: Out<'_, libc::stat>) -> c_int =>
         stat_at(AT_FDCWD, path, out, 0);
-    fn __lxstat|__lxstat64(_version: c_int, path: Text<'_>, out: Place<'_, libc::stat>) -> c_int =>
+    fn __lxstat|__lxstat64(_version: c_int, path: Text<'_>, out: Out<'_, libc::stat>) -> c_int =>
         stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW);
-    fn __fxstat|__fxstat64(_version: c_int, fd: c_int, out: Place<'_, libc::stat>) -> c_int =>
+    fn __fxstat|__fxstat64(_version: c_int, fd: c_int, out: Out<'_, libc::stat>) -> c_int =>
         stat_number(fd, out);
     fn __fxstatat|__fxstatat64(
-        _version: c_int, dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int,
+        _version: c_int, dir: c_int, path: Text<'_>, out: Out<'_, libc::stat>, flags: c_int,
     ) -> c_int =>
         stat_at(dir, path, out, flags);
 
@@ -49,7 +49,7 @@ interpose! { safe:
     }
 
     fn statx(
-        dir: c_int, path: Text<'_>, flags: c_int, mask: c_uint, out: Place<'_, libc::statx>,
+        dir: c_int, path: Text<'_>, flags: c_int, mask: c_uint, out: Out<'_, libc::statx>,
     ) -> c_int =>
         statx_at(dir, path, flags, mask, out);
 }
@@ -58,7 +58,7 @@ interpose! { safe:
 fn file_at(path: Text<'_>) -> Outcome<(u64, u64)> {
     let mut found = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: there is room for a status, which nobody else uses.
-    let place = unsafe { Place::new(found.as_mut_ptr()) };
+    let place = unsafe { Out::new(found.as_mut_ptr()) };
     stat_at(AT_FDCWD, path, place, 0)?;
     // SAFETY: the call has succeeded, so the client or the kernel has filled it in.
     let found = unsafe { found.assume_init() };
@@ -69,16 +69,16 @@ fn file_at(path: Text<'_>) -> Outcome<(u64, u64)> {
 pub(crate) fn status_of(fd: c_int) -> Outcome<libc::stat> {
     let mut found = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: there is room for a status, which nobody else uses.
-    let place = unsafe { Place::new(found.as_mut_ptr()) };
+    let place = unsafe { Out::new(found.as_mut_ptr()) };
     stat_number(fd, place)?;
     // SAFETY: the call has succeeded, so the client or the kernel has filled it in.
     Ok(unsafe { found.assume_init() })
 }
 
 /// As `fstatat(2)`.
-fn stat_at(dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int) -> Outcome {
+fn stat_at(dir: c_int, path: Text<'_>, out: Out<'_, libc::stat>, flags: c_int) -> Outcome {
     let ask = || {
-        // SAFETY: the kernel reads a name, and writes one status, for which a `Place` has room.
+        // SAFETY: the kernel reads a name, and writes one status, for which an `Out` has room.
         unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) }
     };
     let Some(client) = client() else { return ask() };
@@ -93,8 +93,8 @@ fn stat_at(dir: c_int, path: Text<'_>, out: Place<'_, libc::stat>, flags: c_int)
 }
 
 /// As `fstat(2)`.
-fn stat_number(fd: c_int, out: Place<'_, libc::stat>) -> Outcome {
-    // SAFETY: the kernel writes one status, for which a `Place` has room.
+fn stat_number(fd: c_int, out: Out<'_, libc::stat>) -> Outcome {
+    // SAFETY: the kernel writes one status, for which an `Out` has room.
     let ask = || unsafe { kernel!(SYS_fstat, fd, out) };
     let Some(client) = client() else { return ask() };
     if let Some(status) = client.stat(fd) {
@@ -119,10 +119,10 @@ fn statx_at(
     path: Text<'_>,
     flags: c_int,
     mask: c_uint,
-    out: Place<'_, libc::statx>,
+    out: Out<'_, libc::statx>,
 ) -> Outcome {
     let ask = || {
-        // SAFETY: the kernel reads a name, and writes one `statx`, for which a `Place` has room.
+        // SAFETY: the kernel reads a name, and writes one `statx`, for which an `Out` has room.
         unsafe { kernel!(SYS_statx, dir, path, flags, mask, out) }
     };
     let Some(client) = client() else { return ask() };

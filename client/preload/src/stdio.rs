@@ -17,8 +17,8 @@ use crate::{
     kernel::{Outcome, ignore},
     open::open_at,
     paths::remote,
+    process_client::client,
     program::Text,
-    served::client,
     settle::settle_path,
     streams::{Mode, plain_fclose, plain_fdopen, plain_fopen, plain_freopen, set_plain},
 };

@@ -8,8 +8,8 @@ use crate::{
     errno::{answer, code},
     interpose::interpose,
     kernel::{Outcome, ask, ask_blocking, cancellation_point, ignore},
+    process_client::client,
     program::Text,
-    served::client,
     settle::settle_path,
 };
 

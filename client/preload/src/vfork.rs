@@ -16,7 +16,7 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::outcome,
-    served::{WAITING, Waiting, client, enter_vfork, leave_vfork},
+    process_client::{WAITING, Waiting, client, enter_vfork, leave_vfork},
 };
 
 interpose! { safe:

@@ -22,7 +22,7 @@ use crate::{
     clock::now_ns,
     connection::{Connection, FOLDER_LEN_MAX, Source},
     file::{self, OpenFile},
-    locked::Locked,
+    locked_file::Locked,
     paths::AbsolutePath,
     slot::Slot,
     slots::Holder,

@@ -12,7 +12,7 @@ use crate::{
     arena,
     buffers::partial,
     connection::{Connection, Lost},
-    locked::Locked,
+    locked_file::Locked,
     slot::Link,
     write_kernel::write_rest,
 };

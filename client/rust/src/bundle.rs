@@ -23,7 +23,7 @@ use crate::{
     client::Client,
     connection::{Bundle, Connection, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases, Terms},
     file::{self, OpenFile},
-    locked::Locked,
+    locked_file::Locked,
     paths::AbsolutePath,
     slot::{Link, Slot},
     slots::Holder,

@@ -25,7 +25,7 @@ use wire::{Counter, Reason, Request};
 
 use crate::{
     client::{Client, Status},
-    locked::Locked,
+    locked_file::Locked,
     paths::{AbsolutePath, apart},
     proc::link_of,
     rooms::{Path, Room},

@@ -1,9 +1,6 @@
 //! The state of the process: its settings, its open files, its connection.
 
-use core::{
-    fmt,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use rustix::{fd::RawFd, io};
 use shm::{Job, Once};
@@ -231,11 +228,5 @@ impl Client {
         for (from, to) in self.counters.iter().zip(to) {
             to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         }
-    }
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ const RULES_MAX: usize = 4096;
 /// How long a silent daemon is waited for, unless somebody decides otherwise.
 pub const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes from which a write goes to the kernel directly, unless somebody decides otherwise.
-pub const DIRECT: u64 = 256 << 10;
+pub const LARGE_LEN: u64 = 256 << 10;
 
 /// Time that the small writes of a file must have taken before it is staged, unless somebody
 /// decides otherwise: about what its hand-over and its close cost.
@@ -28,7 +28,7 @@ pub struct Config {
     disabled: bool,
     pub(crate) fence_timeout: Duration,
     /// Writes of at least this many bytes go to the kernel directly.
-    pub(crate) direct: u64,
+    pub(crate) large_len: u64,
     /// Time that small writes of a file must have taken before it is staged.
     pub(crate) stage_after: Duration,
     pub(crate) rank: Option<u32>,
@@ -66,26 +66,27 @@ pub enum Setting {
     Rank(Launcher),
 }
 
-/// The launcher whose variable gives the rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launcher {
-    /// Open MPI's `mpirun`.
-    OpenMpi,
-    /// Any that speaks PMIx.
-    Pmix,
-    /// MPICH's and Intel's `mpirun`.
-    Pmi,
-    /// `flux run`, of programs that do without MPI.
-    Flux,
-    /// HPE's `mpiexec` under PBS, of programs that do without MPI.
-    Pals,
-    /// IBM's `jsrun` under LSF, the same.
-    Jsm,
-    /// `srun`; behind the launchers above, because what `mpirun` starts within a step has that of
-    /// the step.
-    Slurm,
-    /// LSF's `blaunch`, which counts from 1; last, for the same reason.
-    Lsf,
+wire::named! {
+    /// The launcher whose variable, of this name, gives the rank.
+    pub enum Launcher {
+        /// Open MPI's `mpirun`.
+        OpenMpi = "OMPI_COMM_WORLD_RANK",
+        /// Any that speaks PMIx.
+        Pmix = "PMIX_RANK",
+        /// MPICH's and Intel's `mpirun`.
+        Pmi = "PMI_RANK",
+        /// `flux run`, of programs that do without MPI.
+        Flux = "FLUX_TASK_RANK",
+        /// HPE's `mpiexec` under PBS, of programs that do without MPI.
+        Pals = "PALS_RANKID",
+        /// IBM's `jsrun` under LSF, the same.
+        Jsm = "JSM_NAMESPACE_RANK",
+        /// `srun`; behind the launchers above, because what `mpirun` starts within a step has that
+        /// of the step.
+        Slurm = "SLURM_PROCID",
+        /// LSF's `blaunch`, which counts from 1; last, for the same reason.
+        Lsf = "LSF_PM_TASKID",
+    }
 }
 
 /// A setting whose value means nothing.
@@ -102,25 +103,20 @@ impl error::Error for SettingError {}
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Self; 17] = [
-        Self::Socket,
-        Self::Rules,
-        Self::Sync,
-        Self::Disable,
-        Self::FenceTimeout,
-        Self::Direct,
-        Self::StageAfter,
-        Self::Watch,
-        Self::Trace,
-        Self::Rank(Launcher::OpenMpi),
-        Self::Rank(Launcher::Pmix),
-        Self::Rank(Launcher::Pmi),
-        Self::Rank(Launcher::Flux),
-        Self::Rank(Launcher::Pals),
-        Self::Rank(Launcher::Jsm),
-        Self::Rank(Launcher::Slurm),
-        Self::Rank(Launcher::Lsf),
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        let own = [
+            Self::Socket,
+            Self::Rules,
+            Self::Sync,
+            Self::Disable,
+            Self::FenceTimeout,
+            Self::Direct,
+            Self::StageAfter,
+            Self::Watch,
+            Self::Trace,
+        ];
+        own.into_iter().chain(Launcher::ALL.map(Self::Rank))
+    }
 
     /// The variable's name.
     #[must_use]
@@ -135,14 +131,7 @@ impl Setting {
             Self::StageAfter => "KAKEHI_STAGE_AFTER",
             Self::Watch => "KAKEHI_WATCH",
             Self::Trace => "KAKEHI_TRACE",
-            Self::Rank(Launcher::OpenMpi) => "OMPI_COMM_WORLD_RANK",
-            Self::Rank(Launcher::Pmix) => "PMIX_RANK",
-            Self::Rank(Launcher::Pmi) => "PMI_RANK",
-            Self::Rank(Launcher::Flux) => "FLUX_TASK_RANK",
-            Self::Rank(Launcher::Pals) => "PALS_RANKID",
-            Self::Rank(Launcher::Jsm) => "JSM_NAMESPACE_RANK",
-            Self::Rank(Launcher::Slurm) => "SLURM_PROCID",
-            Self::Rank(Launcher::Lsf) => "LSF_PM_TASKID",
+            Self::Rank(launcher) => launcher.name(),
         }
     }
 }
@@ -158,7 +147,7 @@ impl Config {
             synchronous: false,
             disabled: false,
             fence_timeout: FENCE_TIMEOUT,
-            direct: DIRECT,
+            large_len: LARGE_LEN,
             stage_after: STAGE_AFTER,
             rank: None,
             watch: Text::new(),
@@ -190,7 +179,7 @@ impl Config {
             Setting::FenceTimeout => {
                 self.fence_timeout = duration(value).ok_or(wrong)?;
             }
-            Setting::Direct => self.direct = size(value).ok_or(wrong)?,
+            Setting::Direct => self.large_len = size(value).ok_or(wrong)?,
             Setting::Watch => self.watch.set(value).ok_or(wrong)?,
             Setting::Trace => self.traces = switch(value).ok_or(wrong)?,
             Setting::StageAfter => self.stage_after = duration(value).ok_or(wrong)?,
@@ -338,7 +327,7 @@ mod tests {
             assert_eq!(config.set(Setting::FenceTimeout, value.as_bytes()), wrong, "{value}");
         }
         assert_eq!(config.set(Setting::Direct, b"256KiB"), Ok(()));
-        assert_eq!(config.direct, 256 << 10);
+        assert_eq!(config.large_len, 256 << 10);
         assert_eq!(config.set(Setting::Socket, &[b'a'; 101]), Err(SettingError(Setting::Socket)));
         assert_eq!(config.folder(), b"");
     }
@@ -357,10 +346,10 @@ mod tests {
     fn an_empty_value_counts_as_unset() {
         let mut config = Config::new();
         assert_eq!(config.set(Setting::Direct, b"1MiB"), Ok(()));
-        for setting in Setting::ALL {
+        for setting in Setting::all() {
             assert_eq!(config.set(setting, b""), Ok(()), "{}", setting.name());
         }
-        assert_eq!((config.direct, config.fence_timeout), (1 << 20, FENCE_TIMEOUT));
+        assert_eq!((config.large_len, config.fence_timeout), (1 << 20, FENCE_TIMEOUT));
         assert!(!config.delegates());
     }
 

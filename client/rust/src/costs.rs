@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use crate::{
-    client::Client, clock::nanoseconds, locked::Locked, staging::LARGE_SHARE, writes::Writes,
+    client::Client, clock::nanoseconds, locked_file::Locked, staging::LARGE_SHARE, writes::Writes,
 };
 
 /// A KiB that takes longer makes a file system slow, ns: less than 128 MB/s. To copy it to fresh

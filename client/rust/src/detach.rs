@@ -14,7 +14,7 @@ use wire::{Counter, Reason};
 use crate::{
     attention::Event,
     client::Client,
-    locked::Locked,
+    locked_file::Locked,
     open::identify,
     rooms::Room,
     slot::Link,

@@ -15,7 +15,7 @@ use rustix::{
 
 use wire::Reason;
 
-use crate::{buffers::total, cursor::Keeper, locked::Locked};
+use crate::{buffers::total, cursor::Keeper, locked_file::Locked};
 
 /// Staged bytes begin and end at multiples of this in the file, in the program's memory, and in
 /// the log, bytes.

@@ -4,7 +4,7 @@ use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
 use crate::{
-    direct, limit::size_limit, locked::Locked, open::STREAMS_MAX, staging, writes::Writes,
+    direct, limit::size_limit, locked_file::Locked, open::STREAMS_MAX, staging, writes::Writes,
 };
 
 /// File systems whose content the kernel makes up: their writes are commands. By name, as what else

@@ -6,6 +6,7 @@
 //!
 //! It uses no heap, no thread, and no libc, so that its methods may run inside a signal handler, a
 //! forked child, or a program's last destructor.
+#![expect(missing_debug_implementations, reason = "a process has one, which is large")]
 #![forbid(unsafe_code)]
 #![no_std]
 
@@ -32,17 +33,18 @@ mod connection;
 mod costs;
 mod cursor;
 mod delegate;
+mod descriptor_messages;
 mod detach;
 mod direct;
 mod eligibility;
 mod file;
+mod file_locks;
 mod flags;
 mod host;
 mod job;
 mod limit;
 mod links;
-mod lock;
-mod locked;
+mod locked_file;
 mod locks;
 mod log;
 mod marks;
@@ -51,7 +53,6 @@ mod mount_namespace;
 mod names;
 mod open;
 mod owed;
-mod passing;
 mod paths;
 mod patience;
 mod position;
@@ -75,7 +76,7 @@ mod table;
 mod umask;
 mod unexamined;
 mod watch;
-mod watched;
+mod watch_records;
 mod window;
 mod write;
 mod write_kernel;
@@ -85,9 +86,9 @@ mod writes;
 use invariant::edges;
 
 pub use client::{Client, Status};
-pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, STAGE_AFTER, Setting, SettingError};
+pub use config::{Config, FENCE_TIMEOUT, LARGE_LEN, Launcher, STAGE_AFTER, Setting, SettingError};
+pub use file_locks::LockRange;
 pub use host::{Host, Peer};
-pub use lock::LockRange;
 pub use names::Name;
 pub use proc::link_of;
 pub use queue::{Queue, Transfer};

@@ -10,7 +10,7 @@ use rustix::{
 };
 use wire::{Reason, SEEK_END};
 
-use crate::{client::Client, locked::Locked};
+use crate::{client::Client, locked_file::Locked};
 
 impl Client {
     /// The process may have changed its limit of file sizes: if there is one, what the daemon has

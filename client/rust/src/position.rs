@@ -8,7 +8,8 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
-    client::Client, connection::Lost, cursor::AT_END, limit::exceeded, locked::Locked, table::Entry,
+    client::Client, connection::Lost, cursor::AT_END, limit::exceeded, locked_file::Locked,
+    table::Entry,
 };
 
 /// As long a file may be on every file system.

@@ -18,7 +18,7 @@
 //! held while anything is in flight, and by all queues together only some of them: a thread that
 //! found every lane held by itself would wait for its own requests.
 
-use core::{array, fmt, ptr, sync::atomic::Ordering};
+use core::{array, ptr, sync::atomic::Ordering};
 
 use rustix::{
     fd::RawFd,
@@ -218,15 +218,6 @@ impl Drop for Queue {
     /// Waits for what is in flight: the memory is the daemon's until then.
     fn drop(&mut self) {
         while self.finish().is_some() {}
-    }
-}
-
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("started", &self.started)
-            .field("finished", &self.finished)
-            .finish_non_exhaustive()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     client::Client,
     cursor::AT_END,
     file::FileEntry,
-    locked::Locked,
+    locked_file::Locked,
     staging,
     table::{Entry, FileId},
     watch::add,

@@ -37,7 +37,7 @@ use crate::{
     connection::{Connection, Lost},
     cursor::AT_END,
     file::OpenFile,
-    locked::Locked,
+    locked_file::Locked,
     log::{Compared, Cost, Drains, Log},
     proc::link_of,
     slot::{Link, Slot},

@@ -1,8 +1,8 @@
 //! Counts of a process for `kakehi run --report`: its calls by size, the time of some, its files.
 //!
 //! Nothing is kept, and nothing is read but one flag, unless `KAKEHI_WATCH` names the file to which
-//! records are appended (`watched.rs`). A watched call costs a few stores: one in [`TIMED`] is
-//! timed, and a process of one thread counts without atomic additions.
+//! records are appended (`watch_records.rs`). A watched call costs a few stores: one in [`TIMED`]
+//! is timed, and a process of one thread counts without atomic additions.
 
 use core::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},

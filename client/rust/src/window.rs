@@ -27,7 +27,7 @@ use crate::{
     client::Client,
     clock::coarse_now,
     connection::{Lane, Lost, Sent},
-    locked::Locked,
+    locked_file::Locked,
     slot::Link,
     state::{Served, State, Version, Window},
 };

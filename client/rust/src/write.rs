@@ -17,7 +17,7 @@ use crate::{
     cursor::Keeper,
     file::FileEntry,
     limit::{exceeded, fitting},
-    locked::Locked,
+    locked_file::Locked,
     log::Log,
     owed::Owed,
     proc::link_of,
@@ -53,7 +53,7 @@ impl Client {
         let entry = self.files.get(id)?;
         let config = self.config.get().filter(|config| config.has_short_ways)?;
         let len = data.len() as u64;
-        let is_small = data.len() < LONG && len < config.direct;
+        let is_small = data.len() < LONG && len < config.large_len;
         if data.is_empty() || !is_small || !entry.cursor.is_clients() {
             return None;
         }
@@ -293,7 +293,7 @@ impl Locked {
         }
         let len = total(data);
         let config = self.client.config.get();
-        let is_large = config.is_none_or(|config| len as u64 >= config.direct);
+        let is_large = config.is_none_or(|config| len as u64 >= config.large_len);
         let waits = self.mode() == Writes::Through;
         if is_large {
             return (waits || !self.stages_large(len)).then_some(Reason::Large);

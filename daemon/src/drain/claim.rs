@@ -16,7 +16,7 @@ use shm::{
         doubt::{self, GROWN_MAX},
     },
 };
-use storage::grown;
+use storage::{grown, names::FileCall};
 
 use super::{owe, plan};
 use crate::{
@@ -169,9 +169,9 @@ async fn written<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) 
     let Some(run) = runs.first().filter(|_| count > 0) else { return nothing };
     let Some((position, size, recorded)) = shared.last_write() else { return nothing };
     let Ok(descriptor) = file.descriptor() else { return nothing };
-    let Ok(at) = core.storage.seek(&descriptor.file, SeekFrom::Current(0)).await else {
-        return nothing;
-    };
+    let tell = FileCall::Seek(SeekFrom::Current(0));
+    let Ok(answer) = core.storage.on(&descriptor.file, tell).await else { return nothing };
+    let at = answer.value;
     let mut len = plan::joined(runs, count, log_len);
     if run.file_at == APPEND && position == run.start {
         len = len.min(recorded);

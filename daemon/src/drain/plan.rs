@@ -6,7 +6,7 @@
 
 use shm::staging::{APPEND, Run};
 
-use crate::lines::UNIT_LEN;
+use crate::drain_queues::UNIT_LEN;
 
 /// Runs that are written by one call, in the order of the file.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use shm::copy;
 use storage::{
     Locking, Storage,
     lock_call::LockCall,
-    names::{Answer, Attributes, Identity, NameCall, OpenCall},
+    names::{Answer, FileCall, Identity, NameCall, OpenCall},
 };
 use uring::Buffers;
 use wire::Status;
@@ -163,13 +163,28 @@ impl SimStorage {
 impl Storage for SimStorage {
     type File = Rc<Open>;
 
-    async fn status(&self, file: &Rc<Open>) -> io::Result<Status> {
-        let (inode, size) = (file.inode, self.size_of(file));
-        Ok(Status { device: DEVICE, inode, mode: REGULAR, size, ..Status::default() })
-    }
-
-    async fn set(&self, _: &Rc<Open>, _: Attributes) -> io::Result<()> {
-        Err(Errno::NOSYS.into())
+    async fn on(&self, file: &Rc<Open>, call: FileCall) -> io::Result<Answer> {
+        match call {
+            FileCall::Status => {
+                let (inode, size) = (file.inode, self.size_of(file));
+                let found =
+                    Status { device: DEVICE, inode, mode: REGULAR, size, ..Status::default() };
+                return Ok(Answer::status(&found));
+            }
+            FileCall::Sync { .. } => {
+                self.pause().await;
+                if let Some(stored) = self.disk.files.borrow_mut().get_mut(&file.inode) {
+                    stored.durable.clone_from(&stored.bytes);
+                }
+                self.pause().await;
+            }
+            FileCall::Seek(to) => {
+                assert_eq!(to, SeekFrom::Current(0));
+                return Ok(Answer { value: file.position.get(), bytes: Vec::new() });
+            }
+            _ => return Err(Errno::NOSYS.into()),
+        }
+        Ok(Answer::default())
     }
 
     async fn read(&self, file: &Rc<Open>, at: u64, into: Buffers) -> io::Result<usize> {
@@ -201,24 +216,6 @@ impl Storage for SimStorage {
         self.pause().await;
         file.writing.set(false);
         result
-    }
-
-    async fn sync(&self, file: &Rc<Open>, _: bool) -> io::Result<()> {
-        self.pause().await;
-        if let Some(stored) = self.disk.files.borrow_mut().get_mut(&file.inode) {
-            stored.durable.clone_from(&stored.bytes);
-        }
-        self.pause().await;
-        Ok(())
-    }
-
-    async fn truncate(&self, _: &Rc<Open>, _: u64) -> io::Result<()> {
-        Err(Errno::NOSYS.into())
-    }
-
-    async fn seek(&self, file: &Rc<Open>, to: SeekFrom) -> io::Result<u64> {
-        assert_eq!(to, SeekFrom::Current(0));
-        Ok(file.position.get())
     }
 
     async fn open(&self, _: OpenCall) -> io::Result<(Rc<Open>, Status)> {

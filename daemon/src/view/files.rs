@@ -15,7 +15,7 @@ use rustix::{
 };
 use storage::{
     Storage as _,
-    names::{Identity, OpenCall},
+    names::{FileCall, Identity, OpenCall},
     verdict::errno,
 };
 use uring::Buffer;
@@ -207,32 +207,31 @@ impl View {
                 fuse::empty(unique)
             }
             Operation::Sync { handle, data_only } => {
-                let file = file(handle)?;
-                self.drain(file.identity).await;
-                self.core.storage.sync(&file.located()?, data_only).await.map_err(errno)?;
+                self.on(&*file(handle)?, FileCall::Sync { data_only }).await?;
                 fuse::empty(unique)
             }
             Operation::Allocate { handle, at, len, mode } => {
-                let file = file(handle)?;
-                self.drain(file.identity).await;
-                let done = self.core.storage.allocate(&file.located()?, mode, at, len).await;
-                done.map_err(errno)?;
+                self.on(&*file(handle)?, FileCall::Allocate { mode, at, len }).await?;
                 fuse::empty(unique)
             }
             Operation::Seek { handle, at, whence } => {
-                let file = file(handle)?;
-                self.drain(file.identity).await;
                 let to = match whence {
                     SEEK_DATA => SeekFrom::Data(at),
                     SEEK_HOLE => SeekFrom::Hole(at),
                     _ => return Err(Errno::INVAL),
                 };
-                let found = self.core.storage.seek(&file.located()?, to).await;
-                fuse::position(unique, found.map_err(errno)?)
+                fuse::position(unique, self.on(&*file(handle)?, FileCall::Seek(to)).await?)
             }
             _ => return Err(Errno::NOSYS),
         };
         Ok(reply.into())
+    }
+
+    /// Executes a call on an open file, after all that was staged for it; returns its value.
+    pub(super) async fn on(&self, file: &OpenFile, call: FileCall) -> Result<u64, Errno> {
+        self.drain(file.identity).await;
+        let done = self.core.storage.on(&file.located()?, call).await;
+        done.map(|answer| answer.value).map_err(errno)
     }
 
     async fn open_node(&self, header: &Header, open: Open) -> Result<Vec<u8>, Errno> {
@@ -334,18 +333,10 @@ impl View {
         let file = self.handles.borrow().file(transfer.handle)?;
         self.drain(file.identity).await;
         let (located, into) = (file.located()?, self.pool.take().await);
-        let (len, mut done) = (transfer.len as usize, 0);
-        let into = into.prefix(len);
-        while done < into.len() {
-            let at = transfer.at.checked_add(done as u64).ok_or(Errno::INVAL)?;
-            match self.core.storage.read(&located, at, into.suffix(done).into()).await {
-                Ok(0) => break,
-                Ok(len) => done += len,
-                Err(_) if done > 0 => break,
-                Err(why) => return Err(errno(why)),
-            }
-        }
-        Ok(Reply::Data(fuse::read_header(unique, done), into.prefix(done)))
+        let into = into.prefix(transfer.len as usize);
+        let read = self.core.storage.read_full(&located, transfer.at, &into.clone().into()).await;
+        let len = read.map_err(errno)?;
+        Ok(Reply::Data(fuse::read_header(unique, len), into.prefix(len)))
     }
 
     async fn write(&self, transfer: Transfer, data: Buffer) -> Result<u32, Errno> {
@@ -361,7 +352,7 @@ impl View {
             };
         }
         self.drain(file.identity).await;
-        self.put(&file.located()?, transfer.at, &data).await
+        self.put(&file.located()?, transfer.at, data).await
     }
 
     /// Writes in place to a file that is only open to append.
@@ -376,7 +367,7 @@ impl View {
         let written = match status.identity() == file.identity {
             true => {
                 self.drain(file.identity).await;
-                self.put(&located, transfer.at, &data).await
+                self.put(&located, transfer.at, data).await
             }
             false => Err(Errno::STALE),
         };
@@ -384,18 +375,8 @@ impl View {
         written.and_then(|len| closed.map(|()| len))
     }
 
-    /// Writes until all is written, or an error stops it.
-    async fn put(&self, located: &Located, at: u64, data: &Buffer) -> Result<u32, Errno> {
-        let mut done = 0;
-        while done < data.len() {
-            let at = at.checked_add(done as u64).ok_or(Errno::FBIG)?;
-            match self.core.storage.write(located, at, data.suffix(done).into()).await {
-                Ok(0) if done == 0 => return Err(Errno::IO),
-                Err(why) if done == 0 => return Err(errno(why)),
-                Ok(0) | Err(_) => break,
-                Ok(len) => done += len,
-            }
-        }
-        u32::try_from(done).map_err(|_| Errno::IO)
+    async fn put(&self, located: &Located, at: u64, data: Buffer) -> Result<u32, Errno> {
+        let written = self.core.storage.write_full(located, at, &data.into()).await;
+        u32::try_from(written.map_err(errno)?).map_err(|_| Errno::IO)
     }
 }

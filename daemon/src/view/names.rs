@@ -10,7 +10,7 @@ use rustix::{
 };
 use storage::{
     Storage as _,
-    names::{Attributes, NameCall},
+    names::{Attributes, FileCall, NameCall},
     verdict::errno,
 };
 use wire::{FileSystem, NameKind, Status, Times};
@@ -228,17 +228,10 @@ impl View {
             Some(_) => None,
             None => self.handles.borrow().of_node(node),
         });
-        let storage = &self.core.storage;
         let attributes = attributes(&changes).into_iter().flatten().map(Change::Attribute);
         for change in changes.size.map(Change::Len).into_iter().chain(attributes) {
             if let Some(file) = &file {
-                self.drain(file.identity).await;
-                let file = file.located()?;
-                let done = match change {
-                    Change::Len(len) => storage.truncate(&file, len).await,
-                    Change::Attribute(what) => storage.set(&file, what).await,
-                };
-                done.map_err(errno)?;
+                self.on(file, change.by_file()).await?;
             } else {
                 let path = self.path(node)?;
                 self.look(path.clone()).await?;
@@ -260,7 +253,15 @@ enum Change {
 }
 
 impl Change {
-    /// The call that makes it.
+    /// The call on an open file that makes it.
+    fn by_file(self) -> FileCall {
+        match self {
+            Self::Len(len) => FileCall::Truncate { len },
+            Self::Attribute(what) => FileCall::Set(what),
+        }
+    }
+
+    /// The call on a name.
     fn by_name(self, path: CString) -> NameCall {
         match self {
             Self::Len(len) => NameCall::Truncate { path, len },

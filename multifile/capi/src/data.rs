@@ -15,7 +15,7 @@ use crate::{
     export::export,
     handle::{Body, Merging, Open},
     mode::Kind,
-    pointer::{answer, bytes, values_mut},
+    pointer::{InOut, bytes, values_mut},
     table,
     writing::{Sink, Writing},
 };
@@ -254,13 +254,13 @@ export! {
         rank: c_int,
         blocknr: c_int,
         posinblk: i64,
-        fileptr: *mut *mut FILE,
+        fileptr: InOut<'_, *mut FILE>,
     ) -> c_int, or 0; {
         let stream = table::with(sid, |open| {
             seek(open, rank, blocknr, posinblk)?;
             if fileptr.is_null() { Ok(null_mut()) } else { open.export() }
         })?;
-        answer! { fileptr => stream }
+        fileptr.put(stream);
         Ok(1)
     }
 }

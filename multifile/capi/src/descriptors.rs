@@ -1,9 +1,6 @@
 //! Streams and descriptors that the program uses beside the library, and second read positions.
 
-use std::{
-    ffi::{c_char, c_int},
-    ptr::null_mut,
-};
+use std::{ffi::c_int, ptr::null_mut};
 
 use libc::FILE;
 
@@ -12,7 +9,7 @@ use crate::{
     export::export,
     handle::{Body, Open},
     mode::Kind,
-    pointer::path,
+    pointer::Text,
     stream::Streams,
     table,
 };
@@ -144,9 +141,8 @@ export! {
         table::remove(sid, |open| open.kind == Kind::Duplicate).map(|_| 1)
     }
 
-    fn _sion_file_stat_file | "_lsion_file_stat_file" (fname: *const c_char) -> c_int, or 0; {
-        // SAFETY: null or a C string.
-        Ok(c_int::from(unsafe { path(fname) }?.exists()))
+    fn _sion_file_stat_file | "_lsion_file_stat_file" (fname: Text<'_>) -> c_int, or 0; {
+        Ok(c_int::from(fname.path()?.exists()))
     }
 
     fn _sion_close_sid | "_lsion_close_sid" (sid: c_int) -> c_int, or 0; {

@@ -16,7 +16,7 @@ use crate::{
     group::{Place, Ranks, Table},
     mapped::{self, Mapped},
     parallel::{self, Answer, Strings},
-    pointer::{answer, bytes, take, values_mut},
+    pointer::{Array, Given, InOut, Text, bytes, values_mut},
     table,
 };
 
@@ -197,7 +197,8 @@ unsafe extern "C" fn split(
     if code == 0 || code == 1 {
         let context =
             Context { api: *api, comm: local, local: true, rank: local_rank, size: local_size };
-        answer! { part => context.table() }
+        // SAFETY: `Ranks` passes room for a table.
+        unsafe { part.write(context.table()) };
     }
     code
 }
@@ -254,19 +255,19 @@ export! {
 
     fn sion_generic_paropen(
         aid: c_int,
-        fname: *const c_char,
-        file_mode: *const c_char,
-        chunksize: *mut i64,
-        fsblksize: *mut i32,
+        fname: Text<'_>,
+        file_mode: Text<'_>,
+        chunksize: InOut<'_, i64>,
+        fsblksize: InOut<'_, i32>,
         gcommgroup: *mut c_void,
         grank: c_int,
         gsize: c_int,
-        filenumber: *mut c_int,
-        numfiles: *mut c_int,
-        lrank: *const c_int,
-        lsize: *const c_int,
-        fileptr: *mut *mut FILE,
-        newfname: *mut *mut c_char,
+        filenumber: InOut<'_, c_int>,
+        numfiles: InOut<'_, c_int>,
+        lrank: Given<'_, c_int>,
+        lsize: Given<'_, c_int>,
+        fileptr: InOut<'_, *mut FILE>,
+        newfname: InOut<'_, *mut c_char>,
     ) -> c_int, or -1; {
         let api = table::with_api(aid, |api| Ok(*api))?;
         // SAFETY: the program promises callbacks that keep their contract.
@@ -274,23 +275,18 @@ export! {
         // SAFETY: the callback of the contract allocates names with malloc.
         let files = unsafe { Files::named(api.name) };
         // Absent or wrong, they are refused by all ranks together.
-        // SAFETY: pointers are null or valid, here and below.
-        let int = |at: *const c_int| unsafe { take(at, "") }.unwrap_or(-1);
         let asked = || Place {
-            file: int(filenumber),
-            file_count: int(numfiles),
-            local_rank: int(lrank),
-            local_size: int(lsize),
+            file: filenumber.get().unwrap_or(-1),
+            file_count: numfiles.get().unwrap_or(-1),
+            local_rank: lrank.get().unwrap_or(-1),
+            local_size: lsize.get().unwrap_or(-1),
         };
-        let answer = Answer { chunksize, fsblksize, globalrank: null_mut(), fileptr, newfname };
+        let answer = Answer { chunksize, fsblksize, globalrank: InOut::NULL, fileptr, newfname };
         let strings = Strings { fname, mode: file_mode };
-        // SAFETY: as above.
-        let (open, place) = unsafe { parallel::open(ranks, files, strings, asked, &answer) }?;
+        let (open, place) = parallel::open(ranks, files, strings, asked, &answer)?;
         if !open.writes() {
-            answer! {
-                filenumber => place.file,
-                numfiles => place.file_count,
-            }
+            filenumber.put(place.file);
+            numfiles.put(place.file_count);
         }
         table::insert(open)
     }
@@ -305,19 +301,19 @@ export! {
 
     fn sion_generic_paropen_mapped(
         aid: c_int,
-        fname: *const c_char,
-        file_mode: *const c_char,
-        numfiles: *mut c_int,
+        fname: Text<'_>,
+        file_mode: Text<'_>,
+        numfiles: InOut<'_, c_int>,
         gcommgroup: *mut c_void,
         grank: c_int,
         gsize: c_int,
-        nlocaltasks: *mut c_int,
-        globalranks: *mut *mut c_int,
-        chunksizes: *mut *mut i64,
-        mapping_filenrs: *mut *mut c_int,
-        mapping_lranks: *mut *mut c_int,
-        fsblksize: *mut i32,
-        fileptr: *mut *mut FILE,
+        nlocaltasks: InOut<'_, c_int>,
+        globalranks: Array<'_, c_int>,
+        chunksizes: Array<'_, i64>,
+        mapping_filenrs: Array<'_, c_int>,
+        mapping_lranks: Array<'_, c_int>,
+        fsblksize: InOut<'_, i32>,
+        fileptr: InOut<'_, *mut FILE>,
     ) -> c_int, or -1; {
         let api = table::with_api(aid, |api| Ok(*api))?;
         // SAFETY: the program promises callbacks that keep their contract.
@@ -328,7 +324,7 @@ export! {
             numfiles, nlocaltasks, globalranks, chunksizes, mapping_filenrs, mapping_lranks,
         };
         let strings = Strings { fname, mode: file_mode };
-        // SAFETY: pointers are null or valid, and arrays as long as `*nlocaltasks` says.
+        // SAFETY: arrays are as long as `*nlocaltasks` says.
         let open = unsafe { mapped::open(ranks, files, strings, &tasks, fsblksize, fileptr) }?;
         table::insert(open)
     }

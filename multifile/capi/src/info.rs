@@ -9,13 +9,14 @@ use multifile::{codec::Order, header::Keyval as Stored};
 
 use crate::{
     arrays::count,
+    data::total,
     error::{Failure, Result},
     export::export,
     handle::{Body, Open},
     locations::arrays_len,
     mode::Keyval,
     mode::Kind,
-    pointer::answer,
+    pointer::{InOut, values_mut},
     table,
 };
 
@@ -90,36 +91,16 @@ fn weight(open: &Open) -> Result<(c_int, c_int)> {
     Ok((count(size_of_val(open) + body + arrays_len(&open.arrays)?), count(fds)))
 }
 
-/// Copies `count` elements of `size` bytes with their bytes reversed.
-///
-/// # Safety
-///
-/// Both arrays are that long; they are the same or do not overlap.
-unsafe fn reverse(target: *mut u8, source: *const u8, size: usize, count: usize) {
-    let mut element = vec![0; size];
-    for index in 0..count {
-        // SAFETY: within the arrays, here and below.
-        let from = unsafe { source.add(index * size) };
-        // SAFETY: as above; the copy is our own.
-        unsafe { from.copy_to_nonoverlapping(element.as_mut_ptr(), size) };
-        element.reverse();
-        // SAFETY: as above.
-        let to = unsafe { target.add(index * size) };
-        // SAFETY: as above.
-        unsafe { to.copy_from_nonoverlapping(element.as_ptr(), size) };
-    }
-}
-
 export! {
     fn sion_get_version(
-        main_version: *mut c_int,
-        sub_version: *mut c_int,
-        patch_level: *mut c_int,
-        fileformat_version: *mut c_int,
+        main_version: InOut<'_, c_int>,
+        sub_version: InOut<'_, c_int>,
+        patch_level: InOut<'_, c_int>,
+        fileformat_version: InOut<'_, c_int>,
     ) -> c_int, or 0; {
         let targets = [main_version, sub_version, patch_level, fileformat_version];
         for (target, value) in targets.into_iter().zip(VERSION) {
-            answer! { target => value }
+            target.put(value);
         }
         Ok(1)
     }
@@ -164,12 +145,14 @@ export! {
         Ok(keyval_name(kind).as_ptr().cast_mut())
     }
 
-    fn sion_get_sizeof(sid: c_int, numbytes: *mut c_int, numfds: *mut c_int) -> c_int, or 0; {
+    fn sion_get_sizeof(
+        sid: c_int,
+        numbytes: InOut<'_, c_int>,
+        numfds: InOut<'_, c_int>,
+    ) -> c_int, or 0; {
         let (bytes, fds) = table::with(sid, |open| weight(open))?;
-        answer! {
-            numbytes => bytes,
-            numfds => fds,
-        }
+        numbytes.put(bytes);
+        numfds.put(fds);
         Ok(1)
     }
 
@@ -187,12 +170,15 @@ export! {
         if target.is_null() || source.is_null() {
             return Err(wrong);
         }
+        let len = total(size, count)?;
+        if target != source {
+            // SAFETY: the caller passes arrays of that many elements, which do not overlap.
+            unsafe { target.copy_from_nonoverlapping(source, len) };
+        }
         if do_swap != 0 {
-            // SAFETY: the caller passes arrays of that many elements.
-            unsafe { reverse(target.cast(), source.cast(), size, count) };
-        } else if target != source {
-            // SAFETY: as above, and they do not overlap.
-            unsafe { target.copy_from_nonoverlapping(source, size * count) };
+            // SAFETY: the target has that many elements.
+            let elements = unsafe { values_mut(target.cast::<u8>(), len) }?;
+            elements.chunks_exact_mut(size.max(1)).for_each(<[u8]>::reverse);
         }
         Ok(())
     }

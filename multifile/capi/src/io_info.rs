@@ -17,7 +17,7 @@ use crate::{
     error::{Failure, Result},
     export::export,
     handle::{Body, Open},
-    pointer::{give, new_text, take},
+    pointer::{new_array, new_text, values_mut},
     table,
 };
 
@@ -66,22 +66,12 @@ fn allocate(files: &[(PathBuf, u64, c_int)]) -> Result<*mut IoStat> {
     let sizes: Vec<usize> =
         files.iter().map(|(_, size, _)| usize::try_from(*size).unwrap_or(usize::MAX)).collect();
     let roles: Vec<c_int> = files.iter().map(|(.., role)| *role).collect();
-    let mut stat = IoStat {
+    new_array(&[IoStat {
         file_count: count(files.len()),
-        names: null_mut(),
-        sizes: null_mut(),
-        roles: null_mut(),
-    };
-    // SAFETY: all targets are null, so new arrays are made; here and below.
-    unsafe { give(&raw mut stat.names, &names) }?;
-    // SAFETY: as above.
-    unsafe { give(&raw mut stat.sizes, &sizes) }?;
-    // SAFETY: as above.
-    unsafe { give(&raw mut stat.roles, &roles) }?;
-    let mut answer = null_mut();
-    // SAFETY: as above.
-    unsafe { give(&raw mut answer, &[stat]) }?;
-    Ok(answer)
+        names: new_array(&names)?,
+        sizes: new_array(&sizes)?,
+        roles: new_array(&roles)?,
+    }])
 }
 
 fn answer(sid: c_int, roles: c_int) -> Result<*mut IoStat> {
@@ -102,19 +92,17 @@ export! {
     }
 
     fn sion_free_io_info(info: *mut IoStat) -> c_int, or 0; {
-        // SAFETY: null or what `allocate` made; here and below.
-        let stat = unsafe { take(info, "the information is NULL") }?;
-        for index in 0..usize::try_from(stat.file_count).unwrap_or(0) {
-            // SAFETY: as above.
-            let at = unsafe { stat.names.add(index) };
-            // SAFETY: as above.
-            let name = unsafe { at.read() };
-            // SAFETY: as above.
-            unsafe { libc::free(name.cast_mut().cast()) };
-        }
-        for array in [stat.names.cast(), stat.sizes.cast(), stat.roles.cast(), info.cast()] {
-            // SAFETY: as above.
-            unsafe { libc::free(array) };
+        // SAFETY: null or what `allocate` made.
+        let stat = unsafe { info.as_ref() };
+        let stat = stat.ok_or(Failure::Argument("the information is NULL"))?;
+        let count = usize::try_from(stat.file_count).unwrap_or(0);
+        // SAFETY: there is a name of each file.
+        let names = unsafe { values_mut(stat.names, count) }?;
+        let names = names.iter().map(|name| name.cast_mut().cast());
+        let arrays = [stat.names.cast(), stat.sizes.cast(), stat.roles.cast(), info.cast()];
+        for made in names.chain(arrays) {
+            // SAFETY: `allocate` made each, the names before the array that they are read from.
+            unsafe { libc::free(made) };
         }
         Ok(1)
     }

@@ -11,7 +11,7 @@ use crate::{
     export::export,
     handle::Open,
     mode::Keyval,
-    pointer::{answer, bytes, values_mut},
+    pointer::{InOut, bytes, values_mut},
     table,
 };
 
@@ -20,6 +20,7 @@ const CURRENT_POSITION: i64 = -103;
 const ABSOLUTE: c_int = -104;
 
 /// `sion_key_stat_t`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct KeyStat {
     key: u64,
@@ -129,13 +130,13 @@ export! {
         table::with(sid, |open| open.reading()?.records().map(|_| 1))
     }
 
-    fn sion_key_get_stat(sid: c_int, key: u64, stat: *mut KeyStat) -> c_int, or 0; {
+    fn sion_key_get_stat(sid: c_int, key: u64, stat: InOut<'_, KeyStat>) -> c_int, or 0; {
         let found = table::with(sid, |open| {
             let records = open.reading()?.records()?.records.as_ref().ok_or(Failure::Internal)?;
             Ok(records.stat(key).ok_or(Argument::Record)?)
         })?;
         let record_count = i64::try_from(found.record_count).unwrap_or(i64::MAX);
-        answer! { stat => KeyStat { key, record_count, len: signed(found.len) } }
+        stat.put(KeyStat { key, record_count, len: signed(found.len) });
         Ok(1)
     }
 
@@ -146,12 +147,14 @@ export! {
         })
     }
 
-    fn sion_fread_key_iterator_next(sid: c_int, key: *mut u64, size: *mut usize) -> c_int, or 0; {
+    fn sion_fread_key_iterator_next(
+        sid: c_int,
+        key: InOut<'_, u64>,
+        size: InOut<'_, usize>,
+    ) -> c_int, or 0; {
         let Some(record) = table::with(sid, next_record)? else { return Ok(0) };
-        answer! {
-            key => record.key,
-            size => usize::try_from(record.len).unwrap_or(usize::MAX),
-        }
+        key.put(record.key);
+        size.put(usize::try_from(record.len).unwrap_or(usize::MAX));
         Ok(1)
     }
 
@@ -162,9 +165,9 @@ export! {
         })
     }
 
-    fn sion_key_list_iterator_next(sid: c_int, key: *mut u64) -> c_int, or 0; {
+    fn sion_key_list_iterator_next(sid: c_int, key: InOut<'_, u64>) -> c_int, or 0; {
         let Some(found) = table::with(sid, next_key)? else { return Ok(0) };
-        answer! { key => found }
+        key.put(found);
         Ok(1)
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     export::export,
     handle::{Body, Open},
     mode::Kind,
-    pointer::answer,
+    pointer::InOut,
     table,
     writing::Writing,
 };
@@ -159,84 +159,76 @@ fn mapping(open: &mut Open) -> Result<(c_int, c_int)> {
 export! {
     fn sion_get_locations(
         sid: c_int,
-        ntasks: *mut c_int,
-        maxblocks: *mut c_int,
-        globalskip: *mut i64,
-        start_of_varheader: *mut i64,
-        chunksizes: *mut *mut i64,
-        globalranks: *mut *mut i64,
-        blockcount: *mut *mut i64,
-        blocksizes: *mut *mut i64,
+        ntasks: InOut<'_, c_int>,
+        maxblocks: InOut<'_, c_int>,
+        globalskip: InOut<'_, i64>,
+        start_of_varheader: InOut<'_, i64>,
+        chunksizes: InOut<'_, *mut i64>,
+        globalranks: InOut<'_, *mut i64>,
+        blockcount: InOut<'_, *mut i64>,
+        blocksizes: InOut<'_, *mut i64>,
     ) -> c_int, or 0; {
         table::with(sid, |open| {
             let found = whole(open)?;
             let all = open.kind == Kind::Serial;
             let arrays = &mut open.arrays;
             let at = |array: &mut Vec<i64>| if all { array.as_mut_ptr() } else { null_mut() };
-            answer! {
-                ntasks => found.task_count,
-                maxblocks => found.block_count,
-                globalskip => found.skip,
-                start_of_varheader => found.table_at,
-                chunksizes => at(&mut arrays.chunks),
-                globalranks => at(&mut arrays.ranks),
-                blockcount => at(&mut arrays.block_counts),
-                blocksizes => at(&mut arrays.block_lens),
-            }
+            ntasks.put(found.task_count);
+            maxblocks.put(found.block_count);
+            globalskip.put(found.skip);
+            start_of_varheader.put(found.table_at);
+            chunksizes.put(at(&mut arrays.chunks));
+            globalranks.put(at(&mut arrays.ranks));
+            blockcount.put(at(&mut arrays.block_counts));
+            blocksizes.put(at(&mut arrays.block_lens));
             Ok(1)
         })
     }
 
     fn sion_get_current_location(
         sid: c_int,
-        currentblock: *mut c_int,
-        currentpos: *mut i64,
-        maxchunks: *mut c_int,
-        chunksizes: *mut *mut i64,
+        currentblock: InOut<'_, c_int>,
+        currentpos: InOut<'_, i64>,
+        maxchunks: InOut<'_, c_int>,
+        chunksizes: InOut<'_, *mut i64>,
     ) -> c_int, or 0; {
         table::with(sid, |open| {
             let (block, at, blocks) = current(open)?;
-            answer! {
-                currentblock => block,
-                currentpos => at,
-                maxchunks => blocks,
-                chunksizes => open.arrays.own_lens.as_mut_ptr(),
-            }
+            currentblock.put(block);
+            currentpos.put(at);
+            maxchunks.put(blocks);
+            chunksizes.put(open.arrays.own_lens.as_mut_ptr());
             Ok(1)
         })
     }
 
     fn sion_get_current_locations(
         sid: c_int,
-        ntasks: *mut c_int,
-        currentpos: *mut *mut i64,
-        currentblocknr: *mut *mut i64,
+        ntasks: InOut<'_, c_int>,
+        currentpos: InOut<'_, *mut i64>,
+        currentblocknr: InOut<'_, *mut i64>,
     ) -> c_int, or 0; {
         table::with(sid, |open| {
             let tasks = positions(open)?;
-            answer! {
-                ntasks => tasks,
-                currentpos => open.arrays.positions.as_mut_ptr(),
-                currentblocknr => open.arrays.blocks.as_mut_ptr(),
-            }
+            ntasks.put(tasks);
+            currentpos.put(open.arrays.positions.as_mut_ptr());
+            currentblocknr.put(open.arrays.blocks.as_mut_ptr());
             Ok(1)
         })
     }
 
     fn sion_get_mapping(
         sid: c_int,
-        mapping_size: *mut c_int,
-        mapping_at: *mut *mut i32,
-        numfiles: *mut c_int,
+        mapping_size: InOut<'_, c_int>,
+        mapping_at: InOut<'_, *mut i32>,
+        numfiles: InOut<'_, c_int>,
     ) -> c_int, or 0; {
         table::with(sid, |open| {
             let (entries, files) = mapping(open)?;
-            answer! {
-                mapping_size => entries,
-                numfiles => files,
-            }
+            mapping_size.put(entries);
+            numfiles.put(files);
             if entries >= 0 {
-                answer! { mapping_at => open.arrays.mapping.as_mut_ptr() }
+                mapping_at.put(open.arrays.mapping.as_mut_ptr());
             }
             Ok(1)
         })

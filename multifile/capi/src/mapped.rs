@@ -1,9 +1,6 @@
 //! Opening with any number of tasks on each rank, described by arrays.
 
-use std::{
-    ffi::{c_char, c_int},
-    fs,
-};
+use std::{ffi::c_int, fs};
 
 use libc::FILE;
 use multifile::{Argument, Group, NewTask, ParReader, ParWriter, Style, parallel::LocalTask};
@@ -17,7 +14,7 @@ use crate::{
     handle::{Body, Open, Team},
     mode::Kind,
     parallel::{Strings, described, names},
-    pointer::{answer, give, take, values_mut},
+    pointer::{Array, Given, InOut, Text},
     reading::Reading,
     stream::Streams,
     table,
@@ -25,37 +22,33 @@ use crate::{
 };
 
 /// The arrays that describe the tasks of one rank.
-pub(crate) struct Mapped {
-    pub(crate) numfiles: *mut c_int,
-    pub(crate) nlocaltasks: *mut c_int,
-    pub(crate) globalranks: *mut *mut c_int,
-    pub(crate) chunksizes: *mut *mut i64,
-    pub(crate) mapping_filenrs: *mut *mut c_int,
-    pub(crate) mapping_lranks: *mut *mut c_int,
+pub(crate) struct Mapped<'a> {
+    pub(crate) numfiles: InOut<'a, c_int>,
+    pub(crate) nlocaltasks: InOut<'a, c_int>,
+    pub(crate) globalranks: Array<'a, c_int>,
+    pub(crate) chunksizes: Array<'a, i64>,
+    pub(crate) mapping_filenrs: Array<'a, c_int>,
+    pub(crate) mapping_lranks: Array<'a, c_int>,
 }
 
 /// Opens a multifile for any number of tasks of each rank.
 ///
 /// # Safety
 ///
-/// All pointers are null or valid, names are C strings; arrays are null or as long as
-/// `*nlocaltasks` says.
+/// Arrays are as long as `*nlocaltasks` says.
 pub(crate) unsafe fn open(
     ranks: Ranks,
     files: Files,
-    strings: Strings,
-    tasks: &Mapped,
-    fsblksize: *mut i32,
-    fileptr: *mut *mut FILE,
+    strings: Strings<'_>,
+    tasks: &Mapped<'_>,
+    fsblksize: InOut<'_, i32>,
+    fileptr: InOut<'_, *mut FILE>,
 ) -> Result<Open> {
-    // SAFETY: the caller's promise.
-    let (path, mode) = unsafe { names(strings) }?;
-    // SAFETY: the caller's promise.
-    let asked = unsafe { take(tasks.nlocaltasks, "") }.unwrap_or(-1);
+    let (path, mode) = names(strings)?;
+    let asked = tasks.nlocaltasks.get().unwrap_or(-1);
     let (stream, mut streams) = (!fileptr.is_null() && !mode.posix, Streams::default());
     let body = if mode.write == Some(true) {
-        // SAFETY: the caller's promise.
-        let fs_block_len = unsafe { take(fsblksize, "") }.unwrap_or(-1);
+        let fs_block_len = fsblksize.get().unwrap_or(-1);
         let options = mode.options(Style::Mapped, fs_block_len, ranks.size())?;
         // SAFETY: the caller's promise.
         let new = unsafe { tasks.new_tasks(asked) }.map_err(|_| Argument::Mapping.into());
@@ -86,29 +79,29 @@ pub(crate) unsafe fn open(
     open.team = Some(Team { ranks, merging: None, files, path, options: None });
     let (block_len, ..) = described(&mut open)?;
     if block_len > 0 {
-        answer! { fsblksize => block_len }
+        fsblksize.put(block_len);
     }
     if !fileptr.is_null() {
         let stream = open.export()?;
-        answer! { fileptr => stream }
+        fileptr.put(stream);
     }
     Ok(open)
 }
 
-impl Mapped {
+impl Mapped<'_> {
     /// The tasks that the arrays describe.
     ///
     /// # Safety
     ///
     /// As [`open`].
     unsafe fn new_tasks(&self, asked: c_int) -> Result<Vec<NewTask>> {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller's promise of all arrays, one of which this is.
         let ranks = unsafe { array(self.globalranks, asked) }?;
-        // SAFETY: as above.
+        // SAFETY: another of the arrays.
         let chunks = unsafe { array(self.chunksizes, asked) }?;
-        // SAFETY: as above.
+        // SAFETY: another of the arrays.
         let files = unsafe { array(self.mapping_filenrs, asked) }?;
-        // SAFETY: as above.
+        // SAFETY: another of the arrays.
         let locals = unsafe { array(self.mapping_lranks, asked) }?;
         let each = ranks.iter().zip(chunks.iter()).zip(files.iter().zip(locals.iter()));
         let tasks = each.map(|((rank, chunk_len), (file, local))| {
@@ -130,81 +123,74 @@ impl Mapped {
     unsafe fn describe(&self, reading: &Reading, asked: c_int) -> Result<()> {
         let tasks = (0..reading.task_count()).map(|index| reading.task(index));
         let tasks = tasks.collect::<Result<Vec<_>>>()?;
-        answer! {
-            self.numfiles => count(reading.set().file_count),
-            self.nlocaltasks => count(tasks.len()),
-        }
+        self.numfiles.put(count(reading.set().file_count));
+        self.nlocaltasks.put(count(tasks.len()));
         let chunks: Vec<i64> = tasks.iter().map(|task| signed(task.chunk_len)).collect();
         let numbers = |number: fn(&multifile::Task) -> c_int| -> Vec<c_int> {
             tasks.iter().map(number).collect()
         };
         if asked < 0 {
-            // SAFETY: as above.
-            unsafe { give(self.globalranks, &numbers(|task| count(task.global_rank))) }?;
+            // SAFETY: one that is there has room for all tasks of the set.
+            unsafe { self.globalranks.give(&numbers(|task| count(task.global_rank))) }?;
         }
-        // SAFETY: as above.
+        // SAFETY: one value for each of the tasks asked for.
         unsafe { describe_one(self.chunksizes, &chunks, asked) }?;
-        // SAFETY: as above.
+        // SAFETY: the same.
         unsafe { describe_one(self.mapping_filenrs, &numbers(|task| count(task.file)), asked) }?;
-        // SAFETY: as above.
+        // SAFETY: the same.
         unsafe { describe_one(self.mapping_lranks, &numbers(|task| count(task.local_rank)), asked) }
     }
 }
 
-/// As [`give`], but leaves an array alone of which the caller did not say how long it is.
+/// Hands `values` to the caller, but leaves an array alone whose length that did not say.
 ///
 /// # Safety
 ///
-/// As [`give`].
-unsafe fn describe_one<T: Copy>(at: *mut *mut T, values: &[T], asked: c_int) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let there = unsafe { take(at, "") }.is_ok_and(|array| !array.is_null());
-    if there && asked < 0 {
+/// As [`Array::give`], if the caller has said it.
+unsafe fn describe_one<T: Copy>(array: Array<'_, T>, values: &[T], asked: c_int) -> Result<()> {
+    if array.is_there() && asked < 0 {
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    unsafe { give(at, values) }
+    unsafe { array.give(values) }
 }
 
-/// The array of `len` values that `at` points to.
+/// The `len` values of an array.
 ///
 /// # Safety
 ///
-/// `at` is null or points to null or to an array of that length.
-unsafe fn array<'a, T: Copy>(at: *const *mut T, len: c_int) -> Result<&'a [T]> {
+/// It is so long, if it is there.
+unsafe fn array<T: Copy>(array: Array<'_, T>, len: c_int) -> Result<&[T]> {
     if len == 0 {
         return Ok(&[]);
     }
-    // SAFETY: the caller's promise.
-    let array = unsafe { take(at, "an array is NULL") }?;
     let len = usize::try_from(len).map_err(|_| Failure::Argument("a negative number of tasks"))?;
     // SAFETY: the caller's promise.
-    Ok(unsafe { values_mut(array, len) }?)
+    Ok(unsafe { array.values(len, "an array is NULL") }?)
 }
 
 export! {
     fn sion_group_paropen_mapped(
-        group: *const Table,
-        fname: *const c_char,
-        file_mode: *const c_char,
-        numfiles: *mut c_int,
-        nlocaltasks: *mut c_int,
-        globalranks: *mut *mut c_int,
-        chunksizes: *mut *mut i64,
-        mapping_filenrs: *mut *mut c_int,
-        mapping_lranks: *mut *mut c_int,
-        fsblksize: *mut i32,
-        fileptr: *mut *mut FILE,
+        group: Given<'_, Table>,
+        fname: Text<'_>,
+        file_mode: Text<'_>,
+        numfiles: InOut<'_, c_int>,
+        nlocaltasks: InOut<'_, c_int>,
+        globalranks: Array<'_, c_int>,
+        chunksizes: Array<'_, i64>,
+        mapping_filenrs: Array<'_, c_int>,
+        mapping_lranks: Array<'_, c_int>,
+        fsblksize: InOut<'_, i32>,
+        fileptr: InOut<'_, *mut FILE>,
     ) -> c_int, or -1; {
-        // SAFETY: pointers are null or valid, here and below.
-        let group = unsafe { take(group, "the group is NULL") }?;
+        let group = group.get().ok_or(Failure::Argument("the group is NULL"))?;
         // SAFETY: the program promises functions that keep their contract.
         let ranks = unsafe { Ranks::new(group) }?;
         let tasks = Mapped {
             numfiles, nlocaltasks, globalranks, chunksizes, mapping_filenrs, mapping_lranks,
         };
         let strings = Strings { fname, mode: file_mode };
-        // SAFETY: as above, and arrays are as long as `*nlocaltasks` says.
+        // SAFETY: arrays are as long as `*nlocaltasks` says.
         let open = unsafe {
             open(ranks, Files::default(), strings, &tasks, fsblksize, fileptr)
         }?;

@@ -5,6 +5,7 @@ use multifile::{Options, Packing, Style, codec::Order};
 use crate::{
     config::Config,
     error::{Failure, Result},
+    pointer::Text,
 };
 
 /// Largest write buffer in bytes that the environment gets.
@@ -61,6 +62,12 @@ pub(crate) enum Keyval {
 }
 
 impl Mode {
+    /// The mode that a program opens with, in the environment of this process.
+    pub(crate) fn given(text: Text<'_>) -> Result<Self> {
+        let text = String::from_utf8_lossy(text.bytes("the mode is NULL")?);
+        Ok(Self::parse(&text, &Config::read()))
+    }
+
     /// Reads `text` over what `config` says.
     pub(crate) fn parse(text: &str, config: &Config) -> Self {
         let mut mode = Self { group_len: -1, buffer_len: config.buffer_len, ..Self::default() };

@@ -19,14 +19,13 @@ use multifile::{
 
 use crate::{
     arrays::{count, signed},
-    config::Config,
     error::{Failure, Result},
     export::export,
     files::Files,
     group::{Barrier, Place, Ranks, Table},
     handle::{Body, Merging, Open, Team},
     mode::{Kind, Mode},
-    pointer::{self, answer, new_text, take, text},
+    pointer::{Given, InOut, Text, new_text},
     reading::Reading,
     stream::Streams,
     table,
@@ -34,64 +33,48 @@ use crate::{
 };
 
 /// Where the answers of an open go; null where nobody asks.
-pub(crate) struct Answer {
+pub(crate) struct Answer<'a> {
     /// In and out, as `fsblksize`.
-    pub(crate) chunksize: *mut i64,
-    pub(crate) fsblksize: *mut i32,
-    pub(crate) globalrank: *mut c_int,
-    pub(crate) fileptr: *mut *mut FILE,
-    pub(crate) newfname: *mut *mut c_char,
+    pub(crate) chunksize: InOut<'a, i64>,
+    pub(crate) fsblksize: InOut<'a, i32>,
+    pub(crate) globalrank: InOut<'a, c_int>,
+    pub(crate) fileptr: InOut<'a, *mut FILE>,
+    pub(crate) newfname: InOut<'a, *mut c_char>,
 }
 
 /// The strings that a program opens with.
 #[derive(Clone, Copy)]
-pub(crate) struct Strings {
-    pub(crate) fname: *const c_char,
-    pub(crate) mode: *const c_char,
+pub(crate) struct Strings<'a> {
+    pub(crate) fname: Text<'a>,
+    pub(crate) mode: Text<'a>,
 }
 
 /// The name and the mode as this rank gave them; an empty name if it gave none.
-///
-/// # Safety
-///
-/// The pointers are null or C strings.
-pub(crate) unsafe fn names(strings: Strings) -> Result<(PathBuf, Mode)> {
-    let Strings { fname, mode } = strings;
-    // SAFETY: the caller's promise.
-    let mode = unsafe { text(mode, "the mode is NULL") }?;
-    let mode = Mode::parse(&String::from_utf8_lossy(mode), &Config::read());
+pub(crate) fn names(strings: Strings<'_>) -> Result<(PathBuf, Mode)> {
+    let mode = Mode::given(strings.mode)?;
     if mode.write.is_none() {
         return Err(Failure::Mode("the mode says neither read nor write"));
     }
-    // SAFETY: the caller's promise. A rank without a name takes part in refusing the empty one.
-    let path = unsafe { pointer::path(fname) }.unwrap_or_default();
-    Ok((path, mode))
+    // A rank without a name takes part in refusing the empty one.
+    Ok((strings.fname.path().unwrap_or_default(), mode))
 }
 
 /// Opens a multifile for one task of each rank, and says where that is. A rank is asked for a
 /// `place` to write, and to read buddy copies on other nodes; what the answers point to is looked
 /// at to write.
-///
-/// # Safety
-///
-/// All pointers are null or valid, names are C strings.
-pub(crate) unsafe fn open(
+pub(crate) fn open(
     ranks: Ranks,
     files: Files,
-    strings: Strings,
+    strings: Strings<'_>,
     place: impl FnOnce() -> Place,
-    answer: &Answer,
+    answer: &Answer<'_>,
 ) -> Result<(Open, Place)> {
-    // SAFETY: the caller's promise.
-    let (path, mode) = unsafe { names(strings) }?;
+    let (path, mode) = names(strings)?;
     let stream = !answer.fileptr.is_null() && !mode.posix;
     let (mut open, place) = if mode.write == Some(true) {
-        // SAFETY: the caller's promise.
-        let fs_block_len = unsafe { take(answer.fsblksize, "") }.unwrap_or(-1);
-        // SAFETY: the caller's promise.
-        let chunk_len = unsafe { take(answer.chunksize, "") }.unwrap_or(-1);
+        let fs_block_len = answer.fsblksize.get().unwrap_or(-1);
         // Absent or negative, it becomes one that is too large, which all ranks refuse together.
-        let chunk_len = u64::try_from(chunk_len).unwrap_or(u64::MAX);
+        let chunk_len = answer.chunksize.get().unwrap_or(-1).try_into().unwrap_or(u64::MAX);
         let place = place();
         let asked = Asked { place, chunk_len, fs_block_len, stream };
         (write(ranks, files, path, mode, &asked)?, place)
@@ -99,20 +82,20 @@ pub(crate) unsafe fn open(
         read(ranks, files, path, mode, place, stream)?
     };
     let (block_len, chunk_len, rank) = described(&mut open)?;
-    answer! { answer.fsblksize => block_len }
+    answer.fsblksize.put(block_len);
     if let Some(chunk_len) = chunk_len {
-        answer! { answer.chunksize => chunk_len }
+        answer.chunksize.put(chunk_len);
     }
-    answer! { answer.globalrank => rank }
+    answer.globalrank.put(rank);
     if !answer.fileptr.is_null() {
         let stream = open.export()?;
-        answer! { answer.fileptr => stream }
+        answer.fileptr.put(stream);
     }
     if !answer.newfname.is_null() {
         let number = u32::try_from(place.file).unwrap_or(0);
         let team = open.team.as_ref().ok_or(Failure::Internal)?;
         let name = new_text(team.files.physical_name(&team.path, number).as_os_str().as_bytes())?;
-        answer! { answer.newfname => name }
+        answer.newfname.put(name);
     }
     Ok((open, place))
 }
@@ -307,29 +290,26 @@ fn cut(rank: c_int, size: c_int, file_count: c_int) -> Place {
 
 export! {
     fn sion_group_paropen(
-        group: *const Table,
-        fname: *const c_char,
-        file_mode: *const c_char,
-        place: *mut Place,
-        chunksize: *mut i64,
-        fsblksize: *mut i32,
-        globalrank: *mut c_int,
-        fileptr: *mut *mut FILE,
-        newfname: *mut *mut c_char,
+        group: Given<'_, Table>,
+        fname: Text<'_>,
+        file_mode: Text<'_>,
+        place: InOut<'_, Place>,
+        chunksize: InOut<'_, i64>,
+        fsblksize: InOut<'_, i32>,
+        globalrank: InOut<'_, c_int>,
+        fileptr: InOut<'_, *mut FILE>,
+        newfname: InOut<'_, *mut c_char>,
     ) -> c_int, or -1; {
-        // SAFETY: pointers are null or valid, here and below.
-        let group = unsafe { take(group, "the group is NULL") }?;
+        let group = group.get().ok_or(Failure::Argument("the group is NULL"))?;
         // SAFETY: the program promises functions that keep their contract.
         let ranks = unsafe { Ranks::new(group) }?;
         let nowhere = Place { file: -1, file_count: 0, local_rank: -1, local_size: 0 };
-        // SAFETY: as above.
-        let asked = || unsafe { take(place, "") }.unwrap_or(nowhere);
+        let asked = || place.get().unwrap_or(nowhere);
         let answer = Answer { chunksize, fsblksize, globalrank, fileptr, newfname };
         let files = Files::default();
         let strings = Strings { fname, mode: file_mode };
-        // SAFETY: as above.
-        let (open, at) = unsafe { open(ranks, files, strings, asked, &answer) }?;
-        answer! { place => at }
+        let (open, at) = open(ranks, files, strings, asked, &answer)?;
+        place.put(at);
         table::insert(open)
     }
 
@@ -341,15 +321,13 @@ export! {
         close(sid)
     }
 
-    fn sion_group_of(sid: c_int, rank: *mut c_int, size: *mut c_int) -> c_int, or 0; {
+    fn sion_group_of(sid: c_int, rank: InOut<'_, c_int>, size: InOut<'_, c_int>) -> c_int, or 0; {
         let (found, of) = table::with(sid, |open| {
             let team = open.team.as_ref().ok_or(Failure::Handle)?;
             Ok((count(team.ranks.rank()), count(team.ranks.size())))
         })?;
-        answer! {
-            rank => found,
-            size => of,
-        }
+        rank.put(found);
+        size.put(of);
         Ok(1)
     }
 

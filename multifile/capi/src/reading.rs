@@ -21,7 +21,7 @@ use crate::{
 
 /// Tasks being read.
 pub(crate) struct Reading {
-    source: Source,
+    source: Tasks,
     set: SetInfo,
     /// Tasks used so far; the others are at their start.
     used: BTreeMap<usize, Used>,
@@ -35,7 +35,7 @@ pub(crate) struct Reading {
     only: Option<u32>,
 }
 
-enum Source {
+enum Tasks {
     All(Reader<fs::File>),
     Own(Vec<(Task, TaskReader<fs::File>)>),
 }
@@ -106,7 +106,7 @@ impl Reading {
     pub(crate) fn all(reader: Reader<fs::File>) -> Result<Self> {
         let header = reader.header(0).ok_or(Argument::Task)?;
         let set = set(header, reader.task_count(), reader.file_count())?;
-        Ok(Self::new(Source::All(reader), set, false))
+        Ok(Self::new(Tasks::All(reader), set, false))
     }
 
     /// One task.
@@ -114,7 +114,7 @@ impl Reading {
         let tasks = usize::try_from(header.task_count).unwrap_or(usize::MAX);
         let files = usize::try_from(header.file_count).unwrap_or(usize::MAX);
         let set = set(header, tasks, files)?;
-        let new = Self::new(Source::Own(vec![(task, stream)]), set, false);
+        let new = Self::new(Tasks::Own(vec![(task, stream)]), set, false);
         Ok(Self { only: Some(header.file_number), ..new })
     }
 
@@ -122,23 +122,23 @@ impl Reading {
     /// does.
     pub(crate) fn own(reader: &ParReader<fs::File>, kind: Kind, streams: Streams) -> Result<Self> {
         let tasks = reader.tasks().iter().map(|local| (local.task, local.stream.clone()));
-        let source = Source::Own(tasks.collect());
+        let source = Tasks::Own(tasks.collect());
         let new = Self::new(source, reader.set(), kind == Kind::Parallel);
         let mut reading = Self { streams, ..new };
         reading.place().map(|()| reading)
     }
 
-    fn new(source: Source, set: SetInfo, chained: bool) -> Self {
+    fn new(source: Tasks, set: SetInfo, chained: bool) -> Self {
         let (used, streams, ahead) = (BTreeMap::new(), Streams::default(), Ahead::default());
         Self { source, set, used, current: 0, streams, ahead, chained, only: None }
     }
 
     /// The same tasks at the same positions, which then move on by themselves.
     pub(crate) fn duplicate(&mut self) -> Result<Self> {
-        let Source::Own(tasks) = &self.source else {
+        let Tasks::Own(tasks) = &self.source else {
             return Err(Failure::Mode("all tasks are open anyway"));
         };
-        let mut copy = Self::new(Source::Own(tasks.clone()), self.set, self.chained);
+        let mut copy = Self::new(Tasks::Own(tasks.clone()), self.set, self.chained);
         if !tasks.is_empty() {
             self.used()?;
         }
@@ -173,8 +173,8 @@ impl Reading {
         let current = self.current;
         if !self.used.contains_key(&current) {
             let stream = match &self.source {
-                Source::All(reader) => reader.stream(current)?,
-                Source::Own(tasks) => tasks.get(current).ok_or(Argument::Task)?.1.clone(),
+                Tasks::All(reader) => reader.stream(current)?,
+                Tasks::Own(tasks) => tasks.get(current).ok_or(Argument::Task)?.1.clone(),
             };
             self.used.insert(current, Used::new(stream));
         }
@@ -301,34 +301,34 @@ impl Reading {
     /// Index of the task with global rank `rank`, or number `rank` when all are open.
     pub(crate) fn find(&self, rank: i64) -> Option<usize> {
         match &self.source {
-            Source::All(reader) => {
+            Tasks::All(reader) => {
                 usize::try_from(rank).ok().filter(|task| *task < reader.task_count())
             }
-            Source::Own(tasks) => tasks.iter().position(|(task, _)| task.global_rank == rank),
+            Tasks::Own(tasks) => tasks.iter().position(|(task, _)| task.global_rank == rank),
         }
     }
 
     /// Returns the multifile's description of task `index` of this handle.
     pub(crate) fn task(&self, index: usize) -> Result<Task> {
         match &self.source {
-            Source::All(reader) => Ok(reader.task(index)?),
-            Source::Own(tasks) => Ok(tasks.get(index).ok_or(Argument::Task)?.0),
+            Tasks::All(reader) => Ok(reader.task(index)?),
+            Tasks::Own(tasks) => Ok(tasks.get(index).ok_or(Argument::Task)?.0),
         }
     }
 
     /// Number of tasks of this handle.
     pub(crate) fn task_count(&self) -> usize {
         match &self.source {
-            Source::All(reader) => reader.task_count(),
-            Source::Own(tasks) => tasks.len(),
+            Tasks::All(reader) => reader.task_count(),
+            Tasks::Own(tasks) => tasks.len(),
         }
     }
 
     /// All tables, when all tasks are open.
     pub(crate) const fn reader(&self) -> Option<&Reader<fs::File>> {
         match &self.source {
-            Source::All(reader) => Some(reader),
-            Source::Own(_) => None,
+            Tasks::All(reader) => Some(reader),
+            Tasks::Own(_) => None,
         }
     }
 
@@ -349,8 +349,8 @@ impl Reading {
         };
         match (self.used.get(&index), &self.source) {
             (Some(used), _) => at(&used.stream),
-            (None, Source::All(reader)) => at(&reader.stream(index)?),
-            (None, Source::Own(tasks)) => at(&tasks.get(index).ok_or(Argument::Task)?.1),
+            (None, Tasks::All(reader)) => at(&reader.stream(index)?),
+            (None, Tasks::Own(tasks)) => at(&tasks.get(index).ok_or(Argument::Task)?.1),
         }
     }
 

@@ -1,36 +1,22 @@
 //! All tasks of a multifile, or one of them, opened by one process.
 
-use std::{
-    ffi::{c_char, c_int},
-    fs,
-    path::Path,
-};
+use std::{ffi::c_int, fs, path::Path};
 
 use libc::FILE;
 use multifile::{NewTask, Reader, Style, TaskReader, Writer};
 
 use crate::{
     arrays::{count, signed},
-    config::Config,
     error::{Failure, Result},
     export::export,
     files::Files,
     handle::{Body, Open},
     mode::{Kind, Mode},
-    pointer::{answer, give, path, take, text, values_mut},
+    pointer::{Array, InOut, Text},
     reading::Reading,
     table,
     writing::{Sink, Writing},
 };
-
-/// # Safety
-///
-/// `mode` is null or a C string.
-unsafe fn mode(mode: *const c_char) -> Result<Mode> {
-    // SAFETY: the caller's promise.
-    let mode = unsafe { text(mode, "the mode is NULL") }?;
-    Ok(Mode::parse(&String::from_utf8_lossy(mode), &Config::read()))
-}
 
 fn create(
     path: &Path,
@@ -78,36 +64,25 @@ fn count_u32(len: usize) -> u32 {
 
 export! {
     fn sion_open(
-        fname: *const c_char,
-        file_mode: *const c_char,
-        ntasks: *mut c_int,
-        nfiles: *mut c_int,
-        chunksizes: *mut *mut i64,
-        fsblksize: *mut i32,
-        globalranks: *mut *mut c_int,
-        fileptr: *mut *mut FILE,
+        fname: Text<'_>,
+        file_mode: Text<'_>,
+        ntasks: InOut<'_, c_int>,
+        nfiles: InOut<'_, c_int>,
+        chunksizes: Array<'_, i64>,
+        fsblksize: InOut<'_, i32>,
+        globalranks: Array<'_, c_int>,
+        fileptr: InOut<'_, *mut FILE>,
     ) -> c_int, or -1; {
-        // SAFETY: pointers are null or valid, names are C strings; here and below.
-        let path = unsafe { path(fname) }?;
-        // SAFETY: as above.
-        let mode = unsafe { mode(file_mode) }?;
+        let (path, mode) = (fname.path()?, Mode::given(file_mode)?);
         let mut open = if mode.write == Some(true) {
-            // SAFETY: as above.
-            let tasks = unsafe { take(ntasks, "ntasks is NULL") }?;
-            // SAFETY: as above.
-            let files = unsafe { take(nfiles, "") };
+            let tasks = ntasks.get().ok_or(Failure::Argument("ntasks is NULL"))?;
             let len = usize::try_from(tasks).map_err(|_| Failure::Argument("ntasks < 0"))?;
-            // SAFETY: as above.
-            let chunks = unsafe { take(chunksizes, "chunksizes is NULL") }?;
-            // SAFETY: as above.
-            let ranks = unsafe { take(globalranks, "globalranks is NULL") }?;
-            // SAFETY: both arrays have ntasks entries.
-            let chunks = unsafe { values_mut(chunks, len) }?;
-            // SAFETY: as above.
-            let ranks = unsafe { values_mut(ranks, len) }?;
-            // SAFETY: as above.
-            let block_len = unsafe { take(fsblksize, "") }.unwrap_or(-1);
-            create(&path, mode, chunks, ranks, files.unwrap_or(1), block_len)?
+            // SAFETY: there is a chunk size for each of ntasks.
+            let chunks = unsafe { chunksizes.values(len, "chunksizes is NULL") }?;
+            // SAFETY: and a rank.
+            let ranks = unsafe { globalranks.values(len, "globalranks is NULL") }?;
+            let (files, block_len) = (nfiles.get().unwrap_or(1), fsblksize.get().unwrap_or(-1));
+            create(&path, mode, chunks, ranks, files, block_len)?
         } else {
             read(&path, mode)?
         };
@@ -117,57 +92,49 @@ export! {
                 let tasks = (0..reading.task_count()).map(|task| reading.task(task));
                 let tasks = tasks.collect::<Result<Vec<_>>>()?;
                 let set = reading.set();
-                answer! {
-                    ntasks => count(set.task_count),
-                    nfiles => count(set.file_count),
-                }
+                ntasks.put(count(set.task_count));
+                nfiles.put(count(set.file_count));
                 let chunks: Vec<i64> = tasks.iter().map(|task| signed(task.chunk_len)).collect();
                 // SAFETY: arrays of the caller have room for all tasks.
-                unsafe { give(chunksizes, &chunks) }?;
+                unsafe { chunksizes.give(&chunks) }?;
                 let ranks: Vec<_> = tasks.iter().map(|task| count(task.global_rank)).collect();
-                // SAFETY: as above.
-                unsafe { give(globalranks, &ranks) }?;
+                // SAFETY: the same.
+                unsafe { globalranks.give(&ranks) }?;
                 set.fs_block_len
             }
         };
-        answer! { fsblksize => count(block_len) }
+        fsblksize.put(count(block_len));
         if !fileptr.is_null() {
             let stream = open.export()?;
-            answer! { fileptr => stream }
+            fileptr.put(stream);
         }
         table::insert(open)
     }
 
     fn sion_open_rank(
-        fname: *const c_char,
-        file_mode: *const c_char,
-        chunksize: *mut i64,
-        fsblksize: *mut i32,
-        rank: *mut c_int,
-        fileptr: *mut *mut FILE,
+        fname: Text<'_>,
+        file_mode: Text<'_>,
+        chunksize: InOut<'_, i64>,
+        fsblksize: InOut<'_, i32>,
+        rank: InOut<'_, c_int>,
+        fileptr: InOut<'_, *mut FILE>,
     ) -> c_int, or -1; {
-        // SAFETY: pointers are null or valid, names are C strings; here and below.
-        let path = unsafe { path(fname) }?;
-        // SAFETY: as above.
-        let mode = unsafe { mode(file_mode) }?;
+        let (path, mode) = (fname.path()?, Mode::given(file_mode)?);
         if mode.write == Some(true) {
             return Err(Failure::Mode("sion_open_rank only reads"));
         }
-        // SAFETY: as above.
-        let rank = unsafe { take(rank, "rank is NULL") }?;
+        let rank = rank.get().ok_or(Failure::Argument("rank is NULL"))?;
         let task = u32::try_from(rank).map_err(|_| Failure::Argument("rank < 0"))?;
         let (stream, header, task) = TaskReader::open(&Files::default(), &path, task)?;
         let reading = Reading::one(stream, &header, task)?;
         let task = reading.task(0)?;
-        answer! {
-            chunksize => signed(task.chunk_len),
-            fsblksize => count(reading.set().fs_block_len),
-        }
+        chunksize.put(signed(task.chunk_len));
+        fsblksize.put(count(reading.set().fs_block_len));
         let mut open = Open::new(Kind::Rank, mode, Body::Read(Box::new(reading)));
         open.rank = Some(rank);
         if !fileptr.is_null() {
             let stream = open.export()?;
-            answer! { fileptr => stream }
+            fileptr.put(stream);
         }
         table::insert(open)
     }
@@ -190,6 +157,7 @@ export! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
 
     #[test]
     fn tasks_that_nobody_would_find_are_refused() {

@@ -6,13 +6,13 @@
 use crate::{
     codec::{narrow, wide},
     error::{Argument, Error, Part, Result},
-    layout::Place,
+    layout::ChunkPlace,
 };
 
 /// A read position in one task's stream.
 #[derive(Clone, Debug)]
 pub struct Cursor {
-    place: Place,
+    place: ChunkPlace,
     lens: Vec<u64>,
     block: usize,
     in_block: u64,
@@ -27,7 +27,7 @@ impl Cursor {
     ///
     /// [`Part::Blocks`] of physical file `file` when a block holds more than its chunk or lies
     /// beyond the largest offset.
-    pub(crate) fn new(place: Place, lens: Vec<u64>, file: u32) -> Result<Self> {
+    pub(crate) fn new(place: ChunkPlace, lens: Vec<u64>, file: u32) -> Result<Self> {
         let total = Self::checked_len(place, &lens, file)?;
         Ok(Self { place, lens, block: 0, in_block: 0, before: 0, total })
     }
@@ -37,7 +37,7 @@ impl Cursor {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub(crate) fn checked_len(place: Place, lens: &[u64], file: u32) -> Result<u64> {
+    pub(crate) fn checked_len(place: ChunkPlace, lens: &[u64], file: u32) -> Result<u64> {
         let damaged = Error::Damaged { part: Part::Blocks, file };
         if lens.iter().any(|len| *len > place.chunk_len) {
             return Err(damaged);
@@ -163,7 +163,7 @@ impl Cursor {
 
     /// Where the task's chunks lie.
     #[must_use]
-    pub(crate) const fn place(&self) -> Place {
+    pub(crate) const fn place(&self) -> ChunkPlace {
         self.place
     }
 
@@ -175,7 +175,7 @@ impl Cursor {
 /// The write position at the end of one task's stream.
 #[derive(Clone, Debug, Default)]
 pub struct Fill {
-    place: Place,
+    place: ChunkPlace,
     /// Used bytes of the blocks before the current one. Empty, and so without memory of its own,
     /// for the many tasks that never leave their first block.
     done: Vec<u64>,
@@ -185,13 +185,13 @@ pub struct Fill {
 impl Fill {
     /// Starts an empty stream.
     #[must_use]
-    pub(crate) const fn new(place: Place) -> Self {
+    pub(crate) const fn new(place: ChunkPlace) -> Self {
         Self { place, done: Vec::new(), used: 0 }
     }
 
     /// Continues a stream behind its last byte.
     #[must_use]
-    pub(crate) fn resume(place: Place, mut lens: Vec<u64>) -> Self {
+    pub(crate) fn resume(place: ChunkPlace, mut lens: Vec<u64>) -> Self {
         let used = lens.pop().unwrap_or(0);
         Self { place, done: lens, used }
     }
@@ -301,7 +301,7 @@ impl Fill {
 
     /// Where the task's chunks lie.
     #[must_use]
-    pub const fn place(&self) -> Place {
+    pub const fn place(&self) -> ChunkPlace {
         self.place
     }
 }
@@ -310,7 +310,7 @@ impl Fill {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { start_at: 1000, chunk_len: 10, skip: 100 };
+    const PLACE: ChunkPlace = ChunkPlace { start_at: 1000, chunk_len: 10, skip: 100 };
 
     #[test]
     fn absolute_seek_on_a_border_stays_in_the_earlier_block() {
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_task_without_a_chunk_refuses_bytes() {
-        let mut fill = Fill::new(Place { chunk_len: 0, ..PLACE });
+        let mut fill = Fill::new(ChunkPlace { chunk_len: 0, ..PLACE });
         assert_eq!(fill.extent(1), Err(Argument::ChunkEmpty.into()));
         assert_eq!(fill.ensure(0), Ok(false));
     }

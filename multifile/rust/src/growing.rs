@@ -33,7 +33,7 @@ use crate::{
     finish::finish,
     header::{FILE_COUNT_AT, FLAG2_AT, Header, NOT_COMMITTED},
     journal::{Slot, SlotKey},
-    layout::{Layout, Place},
+    layout::{ChunkPlace, Layout},
     mark::Mark,
     name,
     output::{Manner, Output},
@@ -359,7 +359,7 @@ impl<S: Storage> Growing<S> {
     /// # Errors
     ///
     /// [`Argument::Task`].
-    pub fn place(&self, file: u32, task: u32) -> Result<Place> {
+    pub fn place(&self, file: u32, task: u32) -> Result<ChunkPlace> {
         self.member(file)?.plan.place(task)
     }
 

@@ -25,7 +25,7 @@ pub struct Layout {
 
 /// The chunks of one task: block `b` occupies `chunk_len` bytes at `start_at + b * skip`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ChunkPlace {
     /// Offset of the task's first block.
     pub start_at: u64,
     /// Bytes reserved for the task in each block.
@@ -113,11 +113,11 @@ impl Layout {
 
     /// The chunks of task `task` of this file.
     #[must_use]
-    pub fn place(&self, task: usize) -> Option<Place> {
+    pub fn place(&self, task: usize) -> Option<ChunkPlace> {
         let chunk_len = *self.chunks.get(task)?;
         debug_assert!(task < self.starts.len() || chunk_len == 0, "a chunk without a place");
         let start_at = self.starts.get(task).copied().unwrap_or(self.data_at + self.skip);
-        Some(Place { start_at, chunk_len, skip: self.skip })
+        Some(ChunkPlace { start_at, chunk_len, skip: self.skip })
     }
 
     /// The task whose first block holds offset `at`.
@@ -157,7 +157,7 @@ impl Layout {
     }
 }
 
-impl Place {
+impl ChunkPlace {
     /// Offset of the task's block `block`.
     ///
     /// # Errors

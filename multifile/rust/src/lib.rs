@@ -30,7 +30,7 @@ mod physical;
 mod plan;
 mod reader;
 mod repair;
-mod run;
+mod repeats;
 pub mod storage;
 mod sums;
 mod task_writer;

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, OnFile as _, Result},
     header::FLAG2_AT,
     journal::{Journal, Slot, SlotKey},
-    run::{Owner, Piece, Run},
+    repeats::{Owner, Piece, Repeats},
     storage::{File, Naming, Storage, write_all},
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Output<S: Storage> {
     file: Arc<S::File>,
     number: u32,
     journal: Journal<S>,
-    run: Run,
+    run: Repeats,
     blank: bool,
     instance: u64,
     task_count: u32,
@@ -73,7 +73,7 @@ impl<S: Storage> Output<S> {
             file: file.into(),
             number: manner.number,
             journal,
-            run: Run::default(),
+            run: Repeats::default(),
             blank: manner.blank,
             instance: manner.instance,
             task_count: manner.task_count,

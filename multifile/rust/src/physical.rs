@@ -9,7 +9,7 @@ use crate::{
     cursor::Cursor,
     error::{Argument, Error, OnFile as _, Part, Readable as _, Result},
     header::{FIXED_LEN, Header},
-    layout::{Layout, OFFSET_MAX, Place},
+    layout::{ChunkPlace, Layout, OFFSET_MAX},
     mark::Mark,
     storage::{File, Storage, read_exactly, read_up_to},
     sums::CHECKSUMS_MAGIC,
@@ -41,7 +41,7 @@ pub(crate) struct Physical<F> {
 #[derive(Debug)]
 pub(crate) struct Spot {
     pub(crate) global_rank: i64,
-    pub(crate) place: Place,
+    pub(crate) place: ChunkPlace,
 }
 
 impl<F: File> Front<F> {
@@ -154,7 +154,7 @@ pub(crate) fn spot<F: File>(file: &F, number: u32, header: &Header, task: u32) -
         _ => chunk_sums(file, number, header, task)?,
     };
     let start_at = data_at.checked_add(before).filter(|at| *at <= OFFSET_MAX).ok_or(damaged)?;
-    Ok(Spot { global_rank, place: Place { start_at, chunk_len, skip } })
+    Ok(Spot { global_rank, place: ChunkPlace { start_at, chunk_len, skip } })
 }
 
 /// Reads and checks the fixed fields of a file, and that the file is long enough for its tables.

@@ -6,7 +6,7 @@ use crate::{
     codec::{Order, narrow, unsigned, wide},
     error::{Argument, Error, Result},
     header::{FORMAT_VERSION, Header, Keyval, PREFIX_LEN},
-    layout::{Layout, OFFSET_MAX, Place},
+    layout::{ChunkPlace, Layout, OFFSET_MAX},
     mark::Mark,
     packing::Packing,
     physical::{self, Physical},
@@ -262,7 +262,7 @@ impl FilePlan {
         bytes
     }
 
-    pub(crate) fn place(&self, local_rank: u32) -> Result<Place> {
+    pub(crate) fn place(&self, local_rank: u32) -> Result<ChunkPlace> {
         self.layout.place(narrow(u64::from(local_rank))).ok_or_else(|| Argument::Task.into())
     }
 

@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::full::Source;
+pub(crate) use self::full::Evidence;
 use self::{
     full::{complete, has_names},
     mapping::{Order, mapping_of, mapping_to_make},
@@ -46,7 +46,7 @@ use crate::{
     physical::Front,
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
-    run::Owner,
+    repeats::Owner,
     storage::{File, Naming, Storage, write_all},
     writer::{instance, remove_journal},
 };
@@ -112,7 +112,7 @@ pub(crate) struct Broken {
     pub(crate) number: u32,
     pub(crate) plan: FilePlan,
     pub(crate) extents: Vec<Extent>,
-    pub(crate) source: Source,
+    pub(crate) source: Evidence,
     /// It was closed, and is damaged.
     was_closed: bool,
 }
@@ -235,12 +235,12 @@ impl<S: Storage> Repair<S> {
         let size = file.size().on_file(number)?;
         let (journal, instance) = (name::journal(&path), instance());
         let manner = Manner {
-            journal: (source == Source::Data).then_some((&*self.path, &*journal)),
+            journal: (source == Evidence::Data).then_some((&*self.path, &*journal)),
             instance,
             ..Manner::without_journal(number, plan.header.task_count)
         };
         let mut output = Output::new(&self.storage, Arc::clone(&file), &manner);
-        if source == Source::Data {
+        if source == Evidence::Data {
             // Who finds part of a table behind the data is not to take it for some.
             remove_journal(&self.storage, &self.path, number)?;
             record(&mut output, &plan, &extents)?;
@@ -374,17 +374,17 @@ impl<S: Storage> Repair<S> {
         let (mut extents, source) = match (Mark::decode(front.header.flag2), journal) {
             (Mark::Open(instance), Some(journal)) => {
                 let (extents, is_all) = recorded(&front, &journal, instance)?;
-                (extents, Source::Journal { is_all })
+                (extents, Evidence::Journal { is_all })
             }
             _ => match table()? {
-                Some(extents) => (extents, Source::Table),
-                None => (estimate(&front, reach)?, Source::Data),
+                Some(extents) => (extents, Evidence::Table),
+                None => (estimate(&front, reach)?, Evidence::Data),
             },
         };
         complete(&front, &mut extents, source, is_full)?;
         match doubtful {
             Some(doubtful) => doubtful.settle(&front, &mut extents),
-            None if source == Source::Data && was_closed => {
+            None if source == Evidence::Data && was_closed => {
                 extents.iter_mut().for_each(|extent| extent.contradicts = true);
             }
             None => was_closed = false,
@@ -439,7 +439,7 @@ impl Broken {
             durable: true,
             header,
         };
-        Self { number, plan, extents, source: Source::Table, was_closed: false }
+        Self { number, plan, extents, source: Evidence::Table, was_closed: false }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     journal::Slot,
     keyval::encode_header,
     output::Output,
-    run::Owner,
+    repeats::Owner,
     storage::{File, Storage},
     sums,
 };

@@ -19,7 +19,7 @@ use crate::{
     physical::{Physical, RESERVED_VERSION},
     plan::{FilePlan, NewTask, Options, check, plan},
     reader::Reader,
-    run::Owner,
+    repeats::Owner,
     storage::{File, Naming, Storage},
     task_writer::{States, TaskState, TaskWriter},
 };

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    fmt, hint, mem,
+    hint, mem,
     pin::pin,
     rc::Rc,
     sync::Arc,
@@ -396,14 +396,5 @@ impl Drop for Executor {
         }
         drop(self.inner.sources.take());
         drop(self.inner.timers.take());
-    }
-}
-
-impl fmt::Debug for Executor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor")
-            .field("config", &self.config)
-            .field("counters", &self.counters())
-            .finish_non_exhaustive()
     }
 }

@@ -8,6 +8,7 @@
 //! source with a counted budget, and polls at most one task of the throughput class. Between two
 //! visits to a source lies at most one slice and one such poll, whatever else is ready: an empty
 //! task queue is never a condition for visiting a source.
+#![expect(missing_debug_implementations, reason = "what tasks share leads round in circles")]
 
 mod all;
 mod class;

@@ -14,7 +14,7 @@
 //! nobody polls. A core that takes the office writes `poller` and then goes through the lists in
 //! the same way. Whoever arms looks for events once more after that.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     park::Unpark,
@@ -199,11 +199,5 @@ impl List {
         state.attendant = by;
         self.is_left.store(by == Attendant::Poller, Ordering::Relaxed);
         state.source.as_ref().map_or(Armed::Waits, |source| source.attend(by))
-    }
-}
-
-impl fmt::Debug for PollLists {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PollLists").field("is_polled", &self.is_polled()).finish_non_exhaustive()
     }
 }

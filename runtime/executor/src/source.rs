@@ -1,6 +1,6 @@
 //! Sources that an executor polls besides tasks: completion queues, lanes, sockets, workers.
 
-use std::{cell::Cell, fmt, rc::Rc};
+use std::{cell::Cell, rc::Rc};
 
 /// Something on the poll list.
 ///
@@ -88,11 +88,5 @@ impl Sources {
             return index + 1;
         }
         self.entries.iter().position(is_it).map_or(index, |at| at + 1)
-    }
-}
-
-impl fmt::Debug for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.entries.iter().map(|entry| entry.id)).finish()
     }
 }

@@ -20,7 +20,6 @@
 
 use std::{
     cell::Cell,
-    fmt,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -121,11 +120,5 @@ impl Tasks {
     /// Tasks that have not finished.
     pub(crate) fn count(&self) -> usize {
         self.slots.len() - self.free.latency.len() - self.free.throughput.len()
-    }
-}
-
-impl fmt::Debug for Tasks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tasks").field("count", &self.count()).finish_non_exhaustive()
     }
 }

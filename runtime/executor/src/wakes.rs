@@ -5,7 +5,7 @@
 //! ends the park. The executor's own wakes take the same lock: uncontended it costs less than
 //! finding out which thread this is, and the executor empties the queues in one go.
 
-use std::{collections::VecDeque, fmt, mem, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use crate::{
     class::{Class, PerClass},
@@ -74,11 +74,5 @@ impl Wakes {
     /// Withdraws the announcement after a park.
     pub(crate) fn withdraw_park(&self) {
         lock(&self.state).parked = false;
-    }
-}
-
-impl fmt::Debug for Wakes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wakes").field("state", &self.state).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! A connection to one peer.
 
-use std::{ffi::c_void, fmt, ptr, rc::Rc, sync::atomic::AtomicU8};
+use std::{ffi::c_void, ptr, rc::Rc, sync::atomic::AtomicU8};
 
 use executor::Credit;
 
@@ -8,7 +8,7 @@ use crate::{
     abi,
     address::Address,
     error::{Error, Status},
-    operation::{Completion, Owned, Place},
+    operation::{Completion, Owned, Regions},
     peer::{Header, Message, Peer},
     state::on_failure,
     worker::{Core, MESSAGE_ID},
@@ -119,12 +119,6 @@ impl Drop for Endpoint {
     }
 }
 
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("failure", &self.failure()).finish_non_exhaustive()
-    }
-}
-
 impl Core {
     fn start_send(
         &self,
@@ -135,10 +129,12 @@ impl Core {
     ) -> Result<Completion, Error> {
         let (endpoint, send) = (peer.open_endpoint()?, self.state.library.ucp_am_send_nbx);
         let owned = Owned::Send { header, payload, _credit: credit };
-        let call = |place: Place, param: &abi::RequestParam| {
-            let (header, data) = (place.header, place.data.cast_const());
-            // SAFETY: the endpoint is open, and the operation owns the place.
-            unsafe { send(endpoint, MESSAGE_ID, header, place.header_len, data, place.len, param) }
+        let call = |regions: Regions, param: &abi::RequestParam| {
+            let (header, data) = (regions.header, regions.data.cast_const());
+            // SAFETY: the endpoint is open, and the operation owns the regions.
+            unsafe {
+                send(endpoint, MESSAGE_ID, header, regions.header_len, data, regions.len, param)
+            }
         };
         // SAFETY: this takes a send callback; what `send` returns is returned.
         Ok(unsafe { self.state.start(owned, abi::AM_SEND_FLAG_REPLY, call) })

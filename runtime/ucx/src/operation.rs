@@ -54,14 +54,14 @@ pub(crate) enum Owned {
 
 /// Addresses and lengths of an operation's memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Regions {
     pub(crate) header: *const c_void,
     pub(crate) header_len: usize,
     pub(crate) data: *mut c_void,
     pub(crate) len: usize,
 }
 
-impl Place {
+impl Regions {
     fn new(header: &[u8], data: &[AtomicU8]) -> Self {
         Self {
             header: header.as_ptr().cast(),
@@ -84,7 +84,7 @@ impl Operation {
         in_flight: &Rc<Cell<usize>>,
         owned: Owned,
         flags: u32,
-        call: impl FnOnce(Place, &RequestParam) -> StatusPointer,
+        call: impl FnOnce(Regions, &RequestParam) -> StatusPointer,
     ) -> Completion {
         let on_complete = match owned {
             Owned::Receive { .. } => OnComplete { received: on_received },
@@ -98,9 +98,9 @@ impl Operation {
             waker: RefCell::new(None),
         });
         in_flight.set(in_flight.get() + 1);
-        let place = operation.place();
+        let regions = operation.regions();
         let user_data = Rc::into_raw(Rc::clone(&operation)).cast_mut().cast();
-        let started = call(place, &RequestParam::new(on_complete, user_data, flags));
+        let started = call(regions, &RequestParam::new(on_complete, user_data, flags));
         let result = match Started::new(started) {
             // The callback may have been called within the call, whatever that returned.
             _ if operation.result.get().is_some() => return Completion(operation),
@@ -116,13 +116,13 @@ impl Operation {
 
     /// Where the memory is. It stays there: this operation does not move, and a payload's bytes
     /// borrow from a value that stays in its box, unborrowed otherwise, until completion.
-    fn place(&self) -> Place {
+    fn regions(&self) -> Regions {
         match &*self.owned.borrow() {
             Some(Owned::Send { header, payload, .. }) => {
-                Place::new(header.as_slice(), (**payload).as_ref())
+                Regions::new(header.as_slice(), (**payload).as_ref())
             }
-            Some(Owned::Receive { message, .. }) => Place::new(&[], message.data.bytes()),
-            Some(Owned::Close(_)) | None => Place::new(&[], &[]),
+            Some(Owned::Receive { message, .. }) => Regions::new(&[], message.data.bytes()),
+            Some(Owned::Close(_)) | None => Regions::new(&[], &[]),
         }
     }
 

@@ -165,15 +165,6 @@ impl fmt::Debug for Buffer {
     }
 }
 
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("buffer_len", &self.buffer_len)
-            .field("free_count", &self.free_count())
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,7 @@ use crate::{
     error::{Error, Status},
     library::Library,
     loans::Lent,
-    operation::{Completion, Operation, Owned, Place},
+    operation::{Completion, Operation, Owned, Regions},
     peer::{Header, Message, Peer},
     pool::{Buffer, PAGE_LEN, Pool},
 };
@@ -202,7 +202,7 @@ impl State {
         &self,
         owned: Owned,
         flags: u32,
-        call: impl FnOnce(Place, &abi::RequestParam) -> abi::StatusPointer,
+        call: impl FnOnce(Regions, &abi::RequestParam) -> abi::StatusPointer,
     ) -> Completion {
         // SAFETY: the caller's promise is the one asked for.
         unsafe { Operation::start(self.library, &self.in_flight, owned, flags, call) }
@@ -259,10 +259,10 @@ impl State {
             Data::Rendezvous { descriptor, .. } => descriptor,
         };
         let (worker, receive) = (self.worker, self.library.ucp_am_recv_data_nbx);
-        let call = |place: Place, param: &abi::RequestParam| {
-            // SAFETY: the descriptor was kept in the callback and not used since; the place is
-            // the buffer's, which the operation owns, as long as the message.
-            unsafe { receive(worker, descriptor, place.data, place.len, param) }
+        let call = |regions: Regions, param: &abi::RequestParam| {
+            // SAFETY: the descriptor was kept in the callback and not used since; the regions are
+            // the buffer, which the operation owns, as long as the message.
+            unsafe { receive(worker, descriptor, regions.data, regions.len, param) }
         };
         let owned = Owned::Receive { _fetch: from.fetches.try_take(1), message, from };
         // SAFETY: this takes a receive callback; what `receive` returns is returned.

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     ffi::{c_int, c_uint, c_void},
-    fmt, mem,
+    mem,
     os::fd::{AsFd, BorrowedFd, RawFd},
     ptr,
     rc::{Rc, Weak},
@@ -177,12 +177,6 @@ impl AsFd for Worker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the worker's own descriptor, open until it is destroyed; `self` prevents that.
         unsafe { BorrowedFd::borrow_raw(self.0.event_fd) }
-    }
-}
-
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Worker").field(&self.held()).finish()
     }
 }
 

@@ -61,7 +61,7 @@ struct State {
 #[derive(Debug)]
 struct Direct {
     fd: Arc<OwnedFd>,
-    _place: Place,
+    _permit: DirectPermit,
 }
 
 impl Long {
@@ -95,8 +95,8 @@ impl Long {
     pub(crate) fn direct(&self, fd: &OwnedFd) -> Option<Arc<OwnedFd>> {
         let mut state = self.lock();
         if state.direct.is_none() && !state.has_left {
-            let place = Place::take()?;
-            state.direct = reopened(fd).ok().map(|fd| Direct { fd: fd.into(), _place: place });
+            let permit = DirectPermit::take()?;
+            state.direct = reopened(fd).ok().map(|fd| Direct { fd: fd.into(), _permit: permit });
             state.has_left = state.direct.is_none();
         }
         let direct = state.direct.as_ref().filter(|_| !state.has_left);
@@ -133,16 +133,16 @@ impl Drop for Long {
 
 /// The right to have one more descriptor.
 #[derive(Debug)]
-struct Place;
+struct DirectPermit;
 
-impl Place {
+impl DirectPermit {
     fn take() -> Option<Self> {
         let one_more = |count| (count < DIRECT_MAX).then_some(count + 1);
         DIRECT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok().map(|_| Self)
     }
 }
 
-impl Drop for Place {
+impl Drop for DirectPermit {
     fn drop(&mut self) {
         DIRECT.fetch_sub(1, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@
 
 use std::{
     collections::VecDeque,
-    fmt, io, mem,
+    io, mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
 };
@@ -234,16 +234,6 @@ impl Queue {
         let next = self.waiting.remove(index)?;
         self.working.push(next.device);
         Some(next)
-    }
-}
-
-impl fmt::Debug for Threads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Threads")
-            .field("thread_max", &self.thread_max)
-            .field("thread_count", &self.thread_count)
-            .field("in_flight", &self.in_flight)
-            .finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::{
     fs::{FallocateFlags, MemfdFlags, OFlags, SeekFrom, memfd_create},
     io::Errno,
 };
-use storage::names::{Attributes, OpenCall, reopen};
+use storage::names::{Answer, Attributes, FileCall, OpenCall, reopen};
 use uring::Buffers;
 use wire::{NewMode, Status};
 
@@ -201,6 +201,22 @@ impl Packed {
         let node = self.volume.node(&self.live)?;
         let links = self.volume.link_count(&self.live);
         Ok(status_of(&self.volume, self.live.inode, &node, links))
+    }
+
+    /// Executes a call that is the file's own, and not that of the multifile.
+    pub(super) async fn on(&self, call: FileCall) -> io::Result<Answer> {
+        match call {
+            FileCall::Status => return self.status().map(|status| Answer::status(&status)),
+            FileCall::FileSystem => return Err(Errno::NOSYS.into()),
+            FileCall::Seek(to) => {
+                return Ok(Answer { value: self.seek(to).await?, bytes: Vec::new() });
+            }
+            FileCall::Sync { data_only } => self.sync(data_only).await?,
+            FileCall::Truncate { len } => self.truncate(len).await?,
+            FileCall::Allocate { mode, at, len } => self.allocate(mode, at, len).await?,
+            FileCall::Set(what) => self.set(what).await?,
+        }
+        Ok(Answer::default())
     }
 
     pub(super) async fn set(&self, what: Attributes) -> io::Result<()> {

@@ -18,6 +18,7 @@
 extern crate invariant;
 
 mod bundles;
+mod clear_tails;
 mod clients;
 mod dense;
 mod file;
@@ -31,7 +32,6 @@ mod piece;
 mod places;
 mod placing;
 mod records;
-mod rest;
 mod rewriting;
 mod shape;
 mod stream;
@@ -56,17 +56,17 @@ use std::{
 
 use executor::Handle;
 use rustix::{
-    fs::{OFlags, SeekFrom},
+    fs::OFlags,
     io::Errno,
     process::{Resource, getrlimit},
 };
 use storage::{
     Locking, Machine, Storage,
     lock_call::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall},
+    names::{Answer, FileCall, NameCall, OpenCall},
 };
 use uring::Buffers;
-use wire::{FileSystem, FoundLock, Status};
+use wire::{FoundLock, Status};
 
 pub use self::{
     bundles::Bundles,
@@ -221,8 +221,8 @@ impl Coalesced {
             None if self.volumes.is_empty() => Way::Else(path.to_bytes().to_vec()),
             None => {
                 let folders: Vec<_> = folders.map(<[u8]>::to_vec).collect();
-                let (place, path) = (self.machine.place().clone(), path.to_owned());
-                let call = move || Ok(way(&place, &folders, &path, follow)?);
+                let (scope, path) = (self.machine.scope().clone(), path.to_owned());
+                let call = move || Ok(way(&scope, &folders, &path, follow)?);
                 self.machine.call(call).await?
             }
         };
@@ -269,35 +269,27 @@ impl Coalesced {
 impl Storage for Coalesced {
     type File = Open;
 
-    async fn status(&self, file: &Open) -> io::Result<Status> {
+    async fn on(&self, file: &Open, call: FileCall) -> io::Result<Answer> {
         match file {
-            Open::Plain(file) => self.machine.status(file).await,
-            Open::Packed(file) => self.current(file).await.status(),
-        }
-    }
-
-    async fn set(&self, file: &Open, what: Attributes) -> io::Result<()> {
-        match file {
-            Open::Plain(file) => self.machine.set(file, what).await,
-            Open::Packed(file) => {
-                let set = self.current(file).await.set(what).await;
-                self.show_calm();
-                set
+            Open::Plain(file) => self.machine.on(file, call).await,
+            Open::Packed(file) if call == FileCall::FileSystem => {
+                self.machine.on(&file.volume().physical()?, call).await
             }
-        }
-    }
-
-    async fn file_system(&self, file: &Open) -> io::Result<FileSystem> {
-        match file {
-            Open::Plain(file) => self.machine.file_system(file).await,
-            Open::Packed(file) => self.machine.file_system(&file.volume().physical()?).await,
+            // On the heap: the future of a plain file stays small.
+            Open::Packed(file) => {
+                let done = Box::pin(async { self.current(file).await.on(call).await }).await;
+                if let FileCall::Set(_) = call {
+                    self.show_calm();
+                }
+                done
+            }
         }
     }
 
     async fn read(&self, file: &Open, at: u64, into: Buffers) -> io::Result<usize> {
         match file {
             Open::Plain(file) => self.machine.read(file, at, into).await,
-            // On the heap: the future of a plain file stays small.
+            // On the heap, as above.
             Open::Packed(file) => {
                 Box::pin(async { self.current(file).await.read(at, &into).await }).await
             }
@@ -310,40 +302,6 @@ impl Storage for Coalesced {
             Open::Packed(file) => {
                 Box::pin(async { self.current(file).await.write(at, &from).await }).await
             }
-        }
-    }
-
-    async fn sync(&self, file: &Open, data_only: bool) -> io::Result<()> {
-        match file {
-            Open::Plain(file) => self.machine.sync(file, data_only).await,
-            Open::Packed(file) => {
-                Box::pin(async { self.current(file).await.sync(data_only).await }).await
-            }
-        }
-    }
-
-    async fn truncate(&self, file: &Open, len: u64) -> io::Result<()> {
-        match file {
-            Open::Plain(file) => self.machine.truncate(file, len).await,
-            Open::Packed(file) => {
-                Box::pin(async { self.current(file).await.truncate(len).await }).await
-            }
-        }
-    }
-
-    async fn allocate(&self, file: &Open, mode: u32, at: u64, len: u64) -> io::Result<()> {
-        match file {
-            Open::Plain(file) => self.machine.allocate(file, mode, at, len).await,
-            Open::Packed(file) => {
-                Box::pin(async { self.current(file).await.allocate(mode, at, len).await }).await
-            }
-        }
-    }
-
-    async fn seek(&self, file: &Open, to: SeekFrom) -> io::Result<u64> {
-        match file {
-            Open::Plain(file) => self.machine.seek(file, to).await,
-            Open::Packed(file) => self.current(file).await.seek(to).await,
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use rustix::io::Errno;
 use storage::{Machine, Storage as _};
 
-use super::{rest::Chunks, stream::Turn};
+use super::{clear_tails::Chunks, stream::Turn};
 
 /// A physical file.
 #[derive(Debug)]

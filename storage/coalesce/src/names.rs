@@ -11,7 +11,7 @@ use multifile::catalogue::{Change, Node, ROOT, Time};
 use rustix::io::Errno;
 use storage::{
     Storage as _,
-    names::{Answer, NameCall},
+    names::{Answer, FileCall, NameCall},
 };
 use wire::{ListingWriter, NewMode, Status, Uses};
 
@@ -56,7 +56,7 @@ pub(super) async fn execute(
         NameCall::FileSystem { path } => {
             volume.tree.borrow().find(&path, true)?.inode()?;
             let physical = volume.physical()?;
-            return Ok(Answer::file_system(&volume.machine().file_system(&physical).await?));
+            return volume.machine().on(&physical, FileCall::FileSystem).await;
         }
         NameCall::Access { path, mode } => {
             let (tree, wish) = (volume.tree.borrow(), Wish::of_access(mode));

@@ -24,7 +24,7 @@ use rustix::{
     io::Errno,
     process::{getegid, geteuid},
 };
-use storage::place::Place;
+use storage::scope::Scope;
 
 use super::{shape::Shape, tasks, tree::FOLDER, unfit::Unfit};
 
@@ -71,10 +71,10 @@ pub(super) struct Home {
 
 impl Home {
     /// Finds the folder of the multifile at `path`, and keeps its files out of clients' reach.
-    pub(super) fn find(place: &Place, path: &Path) -> io::Result<Self> {
+    pub(super) fn find(scope: &Scope, path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
-        let (folder, is_below) = place.folder_of(path)?;
-        place.reserve(folder.as_fd(), name.as_encoded_bytes())?;
+        let (folder, is_below) = scope.folder_of(path)?;
+        scope.reserve(folder.as_fd(), name.as_encoded_bytes())?;
         let (folder, path) = (Arc::new(folder), path.to_owned());
         Ok(Self { folder, name, is_followed: !is_below, path })
     }

@@ -1,6 +1,6 @@
 //! Where a stretch of a stream lies in the physical file.
 
-use multifile::layout::Place;
+use multifile::layout::ChunkPlace;
 
 /// A stretch of a stream that lies in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) struct Piece {
 
 impl Piece {
     /// The first of `len` bytes at `at` of a stream that fills its blocks one after the other.
-    pub(super) fn in_full_blocks(place: Place, at: u64, len: u64) -> Option<Self> {
+    pub(super) fn in_full_blocks(place: ChunkPlace, at: u64, len: u64) -> Option<Self> {
         let chunk_len = place.chunk_len;
         let (block, skip) = (at.checked_div(chunk_len)?, at.checked_rem(chunk_len)?);
         let block_at = place.block_at(usize::try_from(block).ok()?).ok()?;
@@ -24,7 +24,7 @@ impl Piece {
 
     /// The same of a stream whose blocks end there in it, as SIONlib's do: a write that does not
     /// fit into the rest of a block goes to the next one.
-    pub(super) fn by_ends(place: Place, ends: &[u64], at: u64, len: u64) -> Option<Self> {
+    pub(super) fn by_ends(place: ChunkPlace, ends: &[u64], at: u64, len: u64) -> Option<Self> {
         let block = ends.partition_point(|end| *end <= at);
         let begin = block.checked_sub(1).and_then(|before| ends.get(before)).copied();
         let begin = begin.unwrap_or(0);
@@ -38,7 +38,7 @@ impl Piece {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { start_at: 1000, chunk_len: 100, skip: 300 };
+    const PLACE: ChunkPlace = ChunkPlace { start_at: 1000, chunk_len: 100, skip: 300 };
 
     #[test]
     fn piece_of_full_blocks_ends_with_its_block() {
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(piece(0, 50), Some(Piece { at: 1000, len: 50 }));
         assert_eq!(piece(90, 50), Some(Piece { at: 1090, len: 10 }));
         assert_eq!(piece(250, 50), Some(Piece { at: 1650, len: 50 }));
-        let empty = Place { chunk_len: 0, ..PLACE };
+        let empty = ChunkPlace { chunk_len: 0, ..PLACE };
         assert_eq!(Piece::in_full_blocks(empty, 0, 0), None);
     }
 

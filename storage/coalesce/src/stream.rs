@@ -16,10 +16,10 @@ use std::{
 use executor::Notify;
 use multifile::{
     journal::{Slot, SlotBytes, SlotKey},
-    layout::Place,
+    layout::ChunkPlace,
 };
 use rustix::{fs::FallocateFlags, io::Errno};
-use storage::{Machine, Storage as _, turns::Turns};
+use storage::{Machine, Storage as _, names::FileCall, turns::Turns};
 use uring::{Buffer, Buffers, Heap};
 
 pub(super) use super::turn::Turn;
@@ -36,7 +36,7 @@ const ZEROS_LEN: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Stream {
     member: Rc<Member>,
-    place: Cell<Place>,
+    place: Cell<ChunkPlace>,
     /// Of its first block.
     key: SlotKey,
     len: Cell<u64>,
@@ -67,7 +67,7 @@ impl Drop for Held<'_> {
 }
 
 impl Stream {
-    pub(super) fn new(member: Rc<Member>, place: Place, key: SlotKey, len: u64) -> Self {
+    pub(super) fn new(member: Rc<Member>, place: ChunkPlace, key: SlotKey, len: u64) -> Self {
         let bound = if member.is_packed { place.chunk_len } else { u64::MAX };
         let is_soiled = Cell::new(member.is_packed);
         let (place, bound, len) = (Cell::new(place), Cell::new(bound), Cell::new(len));
@@ -83,7 +83,7 @@ impl Stream {
     }
 
     /// It has got a chunk, which holds zeros unless it `is_soiled`.
-    pub(super) fn settle(&self, place: Place, is_soiled: bool) {
+    pub(super) fn settle(&self, place: ChunkPlace, is_soiled: bool) {
         debug_assert!(self.member.is_packed && self.len() == 0, "chunks are given to new streams");
         self.place.set(place);
         self.keep_within_chunk();
@@ -125,7 +125,7 @@ impl Stream {
 
     /// Where its first chunk begins, bytes of its chunks, and its length.
     pub(super) fn reach(&self) -> (u64, u64, u64) {
-        let Place { start_at, chunk_len, .. } = self.place.get();
+        let ChunkPlace { start_at, chunk_len, .. } = self.place.get();
         (start_at, chunk_len, self.len())
     }
 
@@ -427,8 +427,7 @@ impl Stream {
         while at < to {
             let piece = self.piece(at, to - at)?;
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let data = &self.member.data;
-            match machine.allocate(data, hole.bits(), piece.at, piece.len).await {
+            match self.allocate(machine, hole, piece).await {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
                     self.write_zeros(machine, piece).await?;
                 }
@@ -437,6 +436,16 @@ impl Stream {
             at += piece.len;
         }
         Ok(())
+    }
+
+    async fn allocate(
+        &self,
+        machine: &Machine,
+        mode: FallocateFlags,
+        Piece { at, len, .. }: Piece,
+    ) -> io::Result<()> {
+        let call = FileCall::Allocate { mode: mode.bits(), at, len };
+        machine.on(&self.member.data, call).await.map(drop)
     }
 
     async fn write_zeros(&self, machine: &Machine, piece: Piece) -> io::Result<()> {
@@ -455,8 +464,7 @@ impl Stream {
         self.lengthen(machine, end).await?;
         while at < end {
             let piece = self.piece(at, end - at)?;
-            let keep = FallocateFlags::KEEP_SIZE.bits();
-            match machine.allocate(&self.member.data, keep, piece.at, piece.len).await {
+            match self.allocate(machine, FallocateFlags::KEEP_SIZE, piece).await {
                 // It cannot be known here.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
                     return Ok(());

@@ -11,7 +11,7 @@ use std::{collections::HashSet, ffi::CStr};
 
 use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{fs::RenameFlags, io::Errno};
-use storage::place::LINKS_MAX;
+use storage::scope::LINKS_MAX;
 use wire::{Listed, NameKind};
 
 pub(super) use self::claimed::NamedFile;

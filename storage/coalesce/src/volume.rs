@@ -13,13 +13,13 @@ use std::{
 };
 
 use executor::{Notify, lock};
-use multifile::{Disk, Growing, NewFile, catalogue, layout::Place};
+use multifile::{Disk, Growing, NewFile, catalogue, layout::ChunkPlace};
 use rustix::{
     fs::{SeekFrom, fstat},
     io::Errno,
     process::{getegid, geteuid, getgroups},
 };
-use storage::{Machine, Storage as _};
+use storage::{Machine, Storage as _, names::FileCall};
 
 use super::{
     inodes::Users,
@@ -99,9 +99,9 @@ impl Volume {
         shape: Shape,
         is_read_only: bool,
     ) -> io::Result<Rc<Self>> {
-        let (place, path) = (machine.place().clone(), path.to_owned());
+        let (scope, path) = (machine.scope().clone(), path.to_owned());
         let open = move || {
-            let home = Home::find(&place, &path)?;
+            let home = Home::find(&scope, &path)?;
             open(&home, &shape, is_read_only).map(|opened| (home, opened))
         };
         let (home, opened) = machine.call(open).await?;
@@ -182,7 +182,7 @@ impl Volume {
             let data = uring::File::new(data.into())?;
             let member = Member::new(file, first_task, data, data_at, end - data_at, rows);
             let is_short =
-                |((place, _), _): &((Place, _), _)| place.chunk_len < self.shape.chunk_len;
+                |((place, _), _): &((ChunkPlace, _), _)| place.chunk_len < self.shape.chunk_len;
             // Names may get longer than a chunk in any case.
             let is_packed = file > 0 && rows <= 1 && places.iter().all(is_short);
             let unplaced = growing.task_count(file) - growing.placed_count(file);
@@ -212,7 +212,7 @@ impl Volume {
     }
 
     /// Makes zeros of what no stream reaches.
-    async fn clear_rest(&self) -> io::Result<()> {
+    async fn clear_tails(&self) -> io::Result<()> {
         let members = self.members.borrow().clone();
         // Of small streams next to each other each sees to itself once it gets longer.
         for member in members.iter().filter(|member| !member.is_packed) {
@@ -220,7 +220,7 @@ impl Volume {
             let its = streams.iter().filter(|stream| Rc::ptr_eq(stream.member(), member));
             let chunks = member.chunks(its.map(|stream| stream.reach()));
             let data = member.data.clone();
-            self.machine.call(move || chunks.clear_rest(data.fd())).await?;
+            self.machine.call(move || chunks.clear_tails(data.fd())).await?;
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Volume {
                 }
                 begun => begun?,
             }
-            self.clear_rest().await?;
+            self.clear_tails().await?;
             self.take_journals()?;
             self.free_left().await?;
             self.is_begun.set(true);
@@ -350,7 +350,8 @@ impl Volume {
     /// `EINVAL`: the file system has no file that is so long.
     pub(super) async fn check_reach(&self, at: u64) -> io::Result<()> {
         let physical_at = at.checked_mul(u64::from(self.shape.wide.first)).ok_or(Errno::INVAL)?;
-        self.machine.seek(&self.physical()?, SeekFrom::Start(physical_at)).await.map(drop)
+        let call = FileCall::Seek(SeekFrom::Start(physical_at));
+        self.machine.on(&self.physical()?, call).await.map(drop)
     }
 
     pub(super) fn machine(&self) -> &Machine {

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 
 use rustix::io::Errno;
-use storage::place::{LINKS_MAX, Place};
+use storage::scope::{LINKS_MAX, Scope};
 
 /// Where a path leads.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,13 +40,13 @@ pub(super) fn written<'a>(
 ///
 /// `ELOOP`, also where the kernel would not say so.
 pub(super) fn way(
-    place: &Place,
+    scope: &Scope,
     folders: &[Vec<u8>],
     path: &CStr,
     follow: bool,
 ) -> Result<Way, Errno> {
     let path = path.to_bytes();
-    if is_plain(place, path, follow) {
+    if is_plain(scope, path, follow) {
         return Ok(Way::Else(path.to_vec()));
     }
     let parts = |path: &[u8]| -> Vec<Vec<u8>> {
@@ -63,7 +63,7 @@ pub(super) fn way(
         }
         let next = [&at[..], b"/", &part].concat();
         let is_last = rest.is_empty();
-        match place.link_of(&next) {
+        match scope.link_of(&next) {
             Ok(Some(text)) if follow || !is_last => {
                 links += 1;
                 if links > LINKS_MAX {
@@ -87,15 +87,15 @@ pub(super) fn way(
 }
 
 /// True if a path has no links, which takes a call or two to find out.
-fn is_plain(place: &Place, path: &[u8], follow: bool) -> bool {
+fn is_plain(scope: &Scope, path: &[u8], follow: bool) -> bool {
     let is_dotted = path.split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b".."));
     let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
     let above = path.get(..end).unwrap_or_default();
     !is_dotted
-        && match place.link_of(path) {
+        && match scope.link_of(path) {
             Ok(text) => text.is_none() || !follow,
             // It may be about to be made.
-            Err(_) => matches!(place.link_of(above), Ok(None)),
+            Err(_) => matches!(scope.link_of(above), Ok(None)),
         }
 }
 
@@ -124,11 +124,11 @@ mod tests {
         ] {
             symlink(text, root.join(name)).expect("link");
         }
-        let place = Place::below(root).expect("openat2");
+        let scope = Scope::below(root).expect("openat2");
         let folders = [b"/p/x/in".to_vec(), b"/p/x".to_vec()];
         let found = |path: &str, follow| {
             let path = CString::new(path).expect("no NUL");
-            match way(&place, &folders, &path, follow) {
+            match way(&scope, &folders, &path, follow) {
                 Ok(Way::Folder(index, rest)) => {
                     format!("{index}:{}", rest.to_str().expect("ASCII"))
                 }

@@ -1,6 +1,6 @@
 //! Growth of a file, for processes that examine how much of an append is there.
 
-use std::{io, ops::Range};
+use std::ops::Range;
 
 use rustix::io as rustix_io;
 use shm::copy::copy_out;
@@ -12,17 +12,9 @@ use crate::Storage;
 pub async fn read<S: Storage>(storage: &S, file: &S::File, range: Range<u64>) -> Option<Vec<u8>> {
     let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
     let buffer = Heap::buffer(len);
-    let mut done = 0;
-    while done < len {
-        let at = range.start + done as u64;
-        match storage.read(file, at, buffer.suffix(done).into()).await {
-            Ok(read) if read > 0 => {
-                debug_assert!(read <= len - done, "storage reads what fits");
-                done += read;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            _ => return None,
-        }
+    let read = storage.read_full(file, range.start, &buffer.clone().into()).await.ok()?;
+    if read < len {
+        return None;
     }
     let mut bytes = vec![0; len];
     copy_out(&mut bytes, buffer.bytes());

@@ -2,7 +2,7 @@
 //! files of this machine. Others are files in multifiles, the
 //! daemon's mounts, which join these with a server's files, and simulations.
 //!
-//! `names` has the calls on names, and `place` where these are looked up: on the whole machine, or
+//! `names` has the calls on names, and `scope` where these are looked up: on the whole machine, or
 //! below one folder that nothing leads out of.
 #![forbid(unsafe_code)]
 
@@ -10,21 +10,21 @@ pub mod grown;
 pub mod lock_call;
 mod machine;
 pub mod names;
-pub mod place;
+pub mod scope;
 pub mod segment;
 pub mod turns;
 pub mod verdict;
 
 use std::io;
 
-use rustix::{fs::SeekFrom, io::Errno};
+use rustix::io::Errno;
 use uring::Buffers;
-use wire::{FileSystem, FoundLock, Status};
+use wire::{FoundLock, Status};
 
 pub use self::machine::Machine;
 use self::{
     lock_call::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall},
+    names::{Answer, FileCall, NameCall, OpenCall},
 };
 
 /// Longest transfer that is begun on the spot: those of a full lane take together about as long as
@@ -41,15 +41,13 @@ pub trait Storage: Clone + 'static {
     /// An open file. Closed when the last clone and the last operation on it are gone.
     type File: Clone + 'static;
 
+    /// Executes a call on an open file.
+    async fn on(&self, file: &Self::File, call: FileCall) -> io::Result<Answer>;
+
     /// Type, identity, and size of an open file.
-    async fn status(&self, file: &Self::File) -> io::Result<Status>;
-
-    /// Sets attributes of an open file.
-    async fn set(&self, file: &Self::File, what: Attributes) -> io::Result<()>;
-
-    /// Returns the file system of an open file.
-    async fn file_system(&self, _: &Self::File) -> io::Result<FileSystem> {
-        Err(Errno::NOSYS.into())
+    async fn status(&self, file: &Self::File) -> io::Result<Status> {
+        let answer = self.on(file, FileCall::Status).await?;
+        Ok(Status::decode(&answer.bytes).ok_or(Errno::IO)?)
     }
 
     /// Reads at `at`; 0 at the end of the file.
@@ -58,19 +56,28 @@ pub trait Storage: Clone + 'static {
     /// Writes at `at`, or at the end of a file that was opened to append.
     async fn write(&self, file: &Self::File, at: u64, from: Buffers) -> io::Result<usize>;
 
-    /// Makes a file durable.
-    async fn sync(&self, file: &Self::File, data_only: bool) -> io::Result<()>;
-
-    /// Sets a file's length.
-    async fn truncate(&self, file: &Self::File, len: u64) -> io::Result<()>;
-
-    /// Changes which bytes of a file have space, as `fallocate(2)`.
-    async fn allocate(&self, _: &Self::File, _mode: u32, _at: u64, _len: u64) -> io::Result<()> {
-        Err(Errno::OPNOTSUPP.into())
+    /// Reads until `into` is full or the file ends; an error counts if nothing was read.
+    async fn read_full(&self, file: &Self::File, at: u64, into: &Buffers) -> io::Result<usize> {
+        moved(at, into, async |at, rest| self.read(file, at, rest).await).await
     }
 
-    /// Resolves a position as `lseek(2)` does.
-    async fn seek(&self, file: &Self::File, to: SeekFrom) -> io::Result<u64>;
+    /// Writes until all is written or an error stops it, which counts if nothing was written.
+    async fn write_full(&self, file: &Self::File, at: u64, from: &Buffers) -> io::Result<usize> {
+        match moved(at, from, async |at, rest| self.write(file, at, rest).await).await? {
+            0 if !from.is_empty() => Err(Errno::IO.into()),
+            len => Ok(len),
+        }
+    }
+
+    /// Makes a file durable.
+    async fn sync(&self, file: &Self::File, data_only: bool) -> io::Result<()> {
+        self.on(file, FileCall::Sync { data_only }).await.map(drop)
+    }
+
+    /// Sets a file's length.
+    async fn truncate(&self, file: &Self::File, len: u64) -> io::Result<()> {
+        self.on(file, FileCall::Truncate { len }).await.map(drop)
+    }
 
     /// Opens a regular file by name; tells its status, too, which everybody asks for next.
     async fn open(&self, call: OpenCall) -> io::Result<(Self::File, Status)>;
@@ -87,6 +94,26 @@ pub trait Storage: Clone + 'static {
 
     /// Executes a call on names.
     async fn name(&self, call: NameCall) -> io::Result<Answer>;
+}
+
+/// Moves all of `buffers` by `part`, which gets the rest and its place in the file, and moves as
+/// much of it as it can. Returns how many bytes were moved.
+async fn moved(
+    at: u64,
+    buffers: &Buffers,
+    part: impl AsyncFn(u64, Buffers) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffers.suffix(done) {
+        let at = at.checked_add(done as u64).ok_or(Errno::FBIG)?;
+        match part(at, rest).await {
+            Err(error) if done == 0 => return Err(error),
+            Ok(0) | Err(_) => break,
+            Ok(len) => done += len,
+        }
+    }
+    debug_assert!(done <= buffers.len(), "storage moves what it is asked to");
+    Ok(done)
 }
 
 /// Storage whose files can be locked.

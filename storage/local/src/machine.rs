@@ -2,18 +2,15 @@
 
 use std::{io, os::fd::OwnedFd, rc::Rc};
 
-use rustix::{
-    fs::{FallocateFlags, SeekFrom, fallocate, ftruncate, seek},
-    io::Errno,
-};
+use rustix::io::Errno;
 use uring::{Buffers, Engines, Foreign};
-use wire::{FileSystem, FoundLock, Status};
+use wire::{FoundLock, Status};
 
 use crate::{
     Locking, Storage,
     lock_call::LockCall,
-    names::{self, Answer, Attributes, Identity, NameCall, OpenCall},
-    place::Place,
+    names::{self, Answer, FileCall, Identity, NameCall, OpenCall},
+    scope::Scope,
     verdict::errno,
 };
 
@@ -21,23 +18,23 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Machine {
     engines: Rc<Engines>,
-    place: Place,
+    scope: Scope,
 }
 
 impl Machine {
     /// The whole machine.
     pub fn new(engines: Engines) -> Self {
-        Self { engines: Rc::new(engines), place: Place::Machine }
+        Self { engines: Rc::new(engines), scope: Scope::Machine }
     }
 
-    /// The same machine, with its names looked up in `place`.
-    pub fn at(&self, place: Place) -> Self {
-        Self { engines: Rc::clone(&self.engines), place }
+    /// The same machine, with its names looked up in `scope`.
+    pub fn at(&self, scope: Scope) -> Self {
+        Self { engines: Rc::clone(&self.engines), scope }
     }
 
     /// Where its names are looked up.
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     /// Writes what many files share: see [`Engines::write_whole`].
@@ -123,19 +120,14 @@ fn filling<T: Send + 'static>(
 impl Storage for Machine {
     type File = uring::File;
 
-    async fn status(&self, file: &uring::File) -> io::Result<Status> {
-        if file.is_local() {
-            return names::status_of(file);
+    async fn on(&self, file: &uring::File, call: FileCall) -> io::Result<Answer> {
+        match call {
+            FileCall::Sync { data_only } => {
+                self.engines.sync(file, data_only).await.map(|()| Answer::default())
+            }
+            FileCall::Status if file.is_local() => names::execute_on(file, call),
+            _ => self.call_on(file, move |file| names::execute_on(file, call)).await,
         }
-        self.call_on(file, |file| names::status_of(file)).await
-    }
-
-    async fn set(&self, file: &uring::File, what: Attributes) -> io::Result<()> {
-        self.call_on(file, move |file| what.apply(file.fd())).await
-    }
-
-    async fn file_system(&self, file: &uring::File) -> io::Result<FileSystem> {
-        self.call_on(file, |file| names::file_system(file.fd())).await
     }
 
     async fn read(&self, file: &uring::File, at: u64, into: Buffers) -> io::Result<usize> {
@@ -147,29 +139,12 @@ impl Storage for Machine {
         self.engines.write_long(file, at, from).await
     }
 
-    async fn sync(&self, file: &uring::File, data_only: bool) -> io::Result<()> {
-        self.engines.sync(file, data_only).await
-    }
-
-    async fn truncate(&self, file: &uring::File, len: u64) -> io::Result<()> {
-        self.call_on(file, move |file| Ok(ftruncate(file, len)?)).await
-    }
-
-    async fn allocate(&self, file: &uring::File, mode: u32, at: u64, len: u64) -> io::Result<()> {
-        let mode = FallocateFlags::from_bits_retain(mode);
-        self.call_on(file, move |file| Ok(fallocate(file, mode, at, len)?)).await
-    }
-
-    async fn seek(&self, file: &uring::File, to: SeekFrom) -> io::Result<u64> {
-        self.call_on(file, move |file| Ok(seek(file, to)?)).await
-    }
-
     async fn open(&self, call: OpenCall) -> io::Result<(uring::File, Status)> {
-        let (place, asked) = (self.place.clone(), call.clone());
-        match self.call(move || names::open(&place, &asked)).await {
+        let (scope, asked) = (self.scope.clone(), call.clone());
+        match self.call(move || names::open(&scope, &asked)).await {
             Err(why) if call.waits() && errno(&why) == Errno::AGAIN => {
-                let (slot, place) = (names::Shared::default(), self.place.clone());
-                let open = move || names::open_leased(&place, &call);
+                let (slot, scope) = (names::Shared::default(), self.scope.clone());
+                let open = move || names::open_leased(&scope, &call);
                 self.engines.call_apart(filling(&slot, open)).await?;
                 slot.take()
             }
@@ -182,8 +157,8 @@ impl Storage for Machine {
     }
 
     async fn name(&self, call: NameCall) -> io::Result<Answer> {
-        let place = self.place.clone();
-        self.call(move || names::execute(&place, &call)).await
+        let scope = self.scope.clone();
+        self.call(move || names::execute(&scope, &call)).await
     }
 }
 

@@ -18,9 +18,9 @@ use std::{
 use executor::lock;
 use rustix::{
     fs::{
-        Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid,
-        accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat, renameat_with,
-        symlinkat, unlinkat, utimensat,
+        Access, AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec,
+        Timestamps, Uid, accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat,
+        renameat_with, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
@@ -28,11 +28,11 @@ use uring::with_umask;
 use wire::{FileSystem, NewMode, Status, Times};
 
 pub use self::{
-    call::{Attributes, NameCall, OpenCall},
+    call::{Attributes, FileCall, NameCall, OpenCall},
     status::{device_of, is_of_view, is_same, show_in_view, status_at, status_of},
 };
 use crate::{
-    place::{Place, link_to},
+    scope::{Scope, link_to},
     verdict::errno,
 };
 
@@ -54,7 +54,7 @@ impl Attributes {
     }
 }
 
-/// Result of a call on names.
+/// Result of a call on a name or on an open file.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// The request's value.
@@ -82,15 +82,15 @@ impl Answer {
 
 /// Opens a regular file; others are refused, and neither opened for long nor waited for. `EAGAIN`:
 /// somebody has a lease on it.
-pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, Status)> {
+pub(crate) fn open(scope: &Scope, call: &OpenCall) -> io::Result<(uring::File, Status)> {
     let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
     if flags.contains(OFlags::PATH) {
         return Err(Errno::NOTSUP.into());
     }
-    refuse_special(place, &call.path, flags)?;
+    refuse_special(scope, &call.path, flags)?;
     // What has become special since then must not block this thread or take a terminal.
     let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = making(call.mode, |mode| place.open(&call.path, guarded, mode))?;
+    let fd = making(call.mode, |mode| scope.open(&call.path, guarded, mode))?;
     let status = status_of(&fd)?;
     must_be_regular(&status)?;
     if !flags.contains(OFlags::NONBLOCK) {
@@ -108,12 +108,12 @@ fn making<T>(mode: u32, make: impl FnOnce(Mode) -> T) -> T {
 
 /// Opens a file that is there, and waits until whoever has a lease on it gives that up. What is
 /// opened is what was found to be a regular file: nothing else is waited for.
-pub(crate) fn open_leased(place: &Place, call: &OpenCall) -> io::Result<(uring::File, Status)> {
+pub(crate) fn open_leased(scope: &Scope, call: &OpenCall) -> io::Result<(uring::File, Status)> {
     let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
-    let found = place.open(&call.path, OFlags::PATH | flags & OFlags::NOFOLLOW, Mode::empty());
+    let found = scope.open(&call.path, OFlags::PATH | flags & OFlags::NOFOLLOW, Mode::empty());
     let found = match found {
         // It was removed meanwhile.
-        Err(why) if errno(&why) == Errno::NOENT => return open(place, call),
+        Err(why) if errno(&why) == Errno::NOENT => return open(scope, call),
         found => found?,
     };
     must_be_regular(&status_of(&found)?)?;
@@ -142,9 +142,9 @@ pub fn reopen(fd: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// Refuses a name that leads to something else than a regular file: opening may have effects.
-fn refuse_special(place: &Place, path: &CStr, flags: OFlags) -> io::Result<()> {
+fn refuse_special(scope: &Scope, path: &CStr, flags: OFlags) -> io::Result<()> {
     let follow = !flags.intersects(OFlags::NOFOLLOW | OFlags::EXCL);
-    let Ok(status) = status(place, path, follow) else { return Ok(()) };
+    let Ok(status) = status(scope, path, follow) else { return Ok(()) };
     match FileType::from_raw_mode(status.mode) {
         // The errors of a folder or a link are those of the open itself.
         FileType::RegularFile | FileType::Symlink => Ok(()),
@@ -154,67 +154,67 @@ fn refuse_special(place: &Place, path: &CStr, flags: OFlags) -> io::Result<()> {
     }
 }
 
-fn status(place: &Place, path: &CStr, follow: bool) -> io::Result<Status> {
+fn status(scope: &Scope, path: &CStr, follow: bool) -> io::Result<Status> {
     if follow {
-        return status_of(place.find(path)?);
+        return status_of(scope.find(path)?);
     }
-    let at = place.anchor(path)?;
+    let at = scope.anchor(path)?;
     status_at(at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// Executes a call.
-pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
+pub(crate) fn execute(scope: &Scope, call: &NameCall) -> io::Result<Answer> {
     match call {
         NameCall::Stat { path, follow } => {
-            return Ok(Answer::status(&status(place, path, *follow)?));
+            return Ok(Answer::status(&status(scope, path, *follow)?));
         }
         NameCall::ReadDir { path, from, room } => {
-            return listing::read_dir(place, path, *from, *room);
+            return listing::read_dir(scope, path, *from, *room);
         }
         NameCall::ReadLink { path } => {
-            let at = place.anchor(path)?;
+            let at = scope.anchor(path)?;
             let text = readlinkat(at.folder(), &at.name, Vec::new())?;
             return Ok(Answer::counted(text.into_bytes()));
         }
         NameCall::FileSystem { path } => {
-            return Ok(Answer::file_system(&file_system(place.find(path)?)?));
+            return Ok(Answer::file_system(&file_system(scope.find(path)?)?));
         }
         NameCall::Truncate { path, len } => {
-            rustix::fs::ftruncate(open_to_cut(place, path)?, *len)?;
+            rustix::fs::ftruncate(open_to_cut(scope, path)?, *len)?;
         }
         NameCall::Unlink { path } => {
-            let at = place.anchor(path)?;
+            let at = scope.anchor(path)?;
             unlinkat(at.folder(), &at.name, AtFlags::empty())?;
         }
         NameCall::Rename { from, to, flags } => {
-            let (from, to) = (place.anchor(from)?, place.anchor(to)?);
+            let (from, to) = (scope.anchor(from)?, scope.anchor(to)?);
             let flags = RenameFlags::from_bits_retain(*flags);
             renameat_with(from.folder(), &from.name, to.folder(), &to.name, flags)?;
         }
         NameCall::MakeDir { path, mode } => {
-            let at = place.anchor(path)?;
+            let at = scope.anchor(path)?;
             making(*mode, |mode| mkdirat(at.folder(), &at.name, mode))?;
         }
         NameCall::RemoveDir { path } => {
-            let at = place.anchor(path)?;
+            let at = scope.anchor(path)?;
             unlinkat(at.folder(), &at.name, AtFlags::REMOVEDIR)?;
         }
         NameCall::Link { from, to } => {
-            let (from, to) = (place.anchor(from)?, place.anchor(to)?);
+            let (from, to) = (scope.anchor(from)?, scope.anchor(to)?);
             linkat(from.folder(), &from.name, to.folder(), &to.name, AtFlags::empty())?;
         }
         NameCall::Symlink { text, name } => {
-            let at = place.anchor(name)?;
+            let at = scope.anchor(name)?;
             symlinkat(text, at.folder(), &at.name)?;
         }
-        NameCall::Set { path, follow, what } => set(place, path, *follow, *what)?,
+        NameCall::Set { path, follow, what } => set(scope, path, *follow, *what)?,
         NameCall::Access { path, mode } => {
-            let found = place.find(path)?;
+            let found = scope.find(path)?;
             accessat(CWD, link_to(&found), Access::from_bits_retain(*mode), AtFlags::empty())?;
         }
         NameCall::SyncFolder { path } => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            rustix::fs::fsync(place.open(path, flags, Mode::empty())?)?;
+            rustix::fs::fsync(scope.open(path, flags, Mode::empty())?)?;
         }
         // Names that others than the daemon change can be known to nobody.
         NameCall::Lease { .. } => return Err(Errno::OPNOTSUPP.into()),
@@ -222,10 +222,29 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
     Ok(Answer::default())
 }
 
+/// Executes a call on an open file.
+pub(crate) fn execute_on(file: &uring::File, call: FileCall) -> io::Result<Answer> {
+    match call {
+        FileCall::Status => return Ok(Answer::status(&status_of(file)?)),
+        FileCall::FileSystem => return Ok(Answer::file_system(&file_system(file.fd())?)),
+        FileCall::Seek(to) => {
+            return Ok(Answer { value: rustix::fs::seek(file, to)?, bytes: Vec::new() });
+        }
+        FileCall::Sync { data_only: true } => rustix::fs::fdatasync(file)?,
+        FileCall::Sync { data_only: false } => rustix::fs::fsync(file)?,
+        FileCall::Truncate { len } => rustix::fs::ftruncate(file, len)?,
+        FileCall::Allocate { mode, at, len } => {
+            rustix::fs::fallocate(file, FallocateFlags::from_bits_retain(mode), at, len)?;
+        }
+        FileCall::Set(what) => what.apply(file.fd())?,
+    }
+    Ok(Answer::default())
+}
+
 /// Opens a regular file to cut it; what is none is refused as by `truncate(2)`, and not opened:
 /// that may wait for others, and have effects.
-fn open_to_cut(place: &Place, path: &CStr) -> io::Result<OwnedFd> {
-    let found = place.find(path)?;
+fn open_to_cut(scope: &Scope, path: &CStr) -> io::Result<OwnedFd> {
+    let found = scope.find(path)?;
     match FileType::from_raw_mode(fstat(&found)?.st_mode) {
         FileType::RegularFile => {}
         FileType::Directory => return Err(Errno::ISDIR.into()),
@@ -235,9 +254,9 @@ fn open_to_cut(place: &Place, path: &CStr) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(link_to(&found), flags, Mode::empty())?)
 }
 
-fn set(place: &Place, path: &CStr, follow: bool, what: Attributes) -> io::Result<()> {
+fn set(scope: &Scope, path: &CStr, follow: bool, what: Attributes) -> io::Result<()> {
     if !follow {
-        let at = place.anchor(path)?;
+        let at = scope.anchor(path)?;
         let (folder, name, flags) = (at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW);
         match what {
             Attributes::Mode(_) => return Err(Errno::NOTSUP.into()),
@@ -249,7 +268,7 @@ fn set(place: &Place, path: &CStr, follow: bool, what: Attributes) -> io::Result
         }
         return Ok(());
     }
-    let found = place.find(path)?;
+    let found = scope.find(path)?;
     match what {
         Attributes::Mode(mode) => {
             chmodat(CWD, link_to(&found), Mode::from_raw_mode(mode), AtFlags::empty())?;
@@ -344,7 +363,7 @@ mod tests {
         fs::write(folder.path().join("file"), "12345").expect("file");
         let cut = |name: &str, len| {
             let path = CString::new(folder.path().join(name).as_os_str().as_bytes()).unwrap();
-            let cut = execute(&Place::Machine, &NameCall::Truncate { path, len });
+            let cut = execute(&Scope::Machine, &NameCall::Truncate { path, len });
             cut.map(drop).map_err(|why| why.raw_os_error().map(Errno::from_raw_os_error))
         };
         assert_eq!(cut("pipe", 0), Err(Some(Errno::INVAL)));

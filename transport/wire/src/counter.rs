@@ -2,86 +2,43 @@
 //!
 //! The daemon reads them when the session ends, however it ends, so a killed client is counted too.
 
-/// Why bytes or a file went past the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Reason {
-    /// The descriptor was opened by another program: a shell redirection.
-    Inherited,
-    /// `copy_file_range`, `sendfile`, or `splice`: the kernel moves the bytes.
-    KernelCopy,
-    /// The file is mapped for writing.
-    Mapped,
-    /// The file was open across `fork`, so its position is shared.
-    Forked,
-    /// The file was passed on through `exec`, `posix_spawn`, or a socket.
-    PassedOn,
-    /// A `pass` rule names the file.
-    Rule,
-    /// The kernel makes up the content: `/proc`, `/sys`, and their like.
-    Pseudo,
-    /// No credit for another file or for staging memory.
-    Credit,
-    /// No daemon could be reached, or it went away.
-    DaemonLost,
-    /// A signal handler wrote while the file was in use beneath it.
-    Nested,
-    /// Written after the program's last destructor.
-    Exiting,
-    /// The call or open mode is one that delegation does not serve.
-    Unsupported,
-    /// One write was so large that copying it would cost what writing it costs.
-    Large,
-    /// The file became standard input, output, or error, which libc uses past every wrapper.
-    StandardStream,
-    /// The first writes of a file: staging begins once it repays the hand-over.
-    First,
-    /// Each write of the file waits until the file system has it: `O_SYNC`, a lock, another opener.
-    Synchronous,
-}
-
-impl Reason {
-    /// Every reason, in counter order.
-    pub const ALL: [Self; 16] = [
-        Self::Inherited,
-        Self::KernelCopy,
-        Self::Mapped,
-        Self::Forked,
-        Self::PassedOn,
-        Self::Rule,
-        Self::Pseudo,
-        Self::Credit,
-        Self::DaemonLost,
-        Self::Nested,
-        Self::Exiting,
-        Self::Unsupported,
-        Self::Large,
-        Self::StandardStream,
-        Self::First,
-        Self::Synchronous,
-    ];
-
-    /// The name used in statistics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Inherited => "inherited",
-            Self::KernelCopy => "kernel_copy",
-            Self::Mapped => "mapped",
-            Self::Forked => "forked",
-            Self::PassedOn => "passed_on",
-            Self::Rule => "rule",
-            Self::Pseudo => "pseudo",
-            Self::Credit => "credit",
-            Self::DaemonLost => "daemon_lost",
-            Self::Nested => "nested",
-            Self::Exiting => "exiting",
-            Self::Unsupported => "unsupported",
-            Self::Large => "large",
-            Self::StandardStream => "standard_stream",
-            Self::First => "first",
-            Self::Synchronous => "synchronous",
-        }
+named! {
+    /// Why bytes or a file went past the daemon; named as in statistics.
+    #[repr(u8)]
+    pub enum Reason {
+        /// The descriptor was opened by another program: a shell redirection.
+        Inherited = "inherited",
+        /// `copy_file_range`, `sendfile`, or `splice`: the kernel moves the bytes.
+        KernelCopy = "kernel_copy",
+        /// The file is mapped for writing.
+        Mapped = "mapped",
+        /// The file was open across `fork`, so its position is shared.
+        Forked = "forked",
+        /// The file was passed on through `exec`, `posix_spawn`, or a socket.
+        PassedOn = "passed_on",
+        /// A `pass` rule names the file.
+        Rule = "rule",
+        /// The kernel makes up the content: `/proc`, `/sys`, and their like.
+        Pseudo = "pseudo",
+        /// No credit for another file or for staging memory.
+        Credit = "credit",
+        /// No daemon could be reached, or it went away.
+        DaemonLost = "daemon_lost",
+        /// A signal handler wrote while the file was in use beneath it.
+        Nested = "nested",
+        /// Written after the program's last destructor.
+        Exiting = "exiting",
+        /// The call or open mode is one that delegation does not serve.
+        Unsupported = "unsupported",
+        /// One write was so large that copying it would cost what writing it costs.
+        Large = "large",
+        /// The file became standard input, output, or error, which libc uses past every wrapper.
+        StandardStream = "standard_stream",
+        /// The first writes of a file: staging begins once it repays the hand-over.
+        First = "first",
+        /// Each write of the file waits until the file system has it: `O_SYNC`, a lock, another
+        /// opener.
+        Synchronous = "synchronous",
     }
 }
 

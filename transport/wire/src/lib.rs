@@ -10,6 +10,9 @@
 #[cfg(test)]
 extern crate std;
 
+#[macro_use]
+mod named;
+
 mod again;
 mod answer;
 mod counter;

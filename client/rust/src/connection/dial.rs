@@ -15,8 +15,8 @@ use super::Failure;
 use crate::{
     clock::now,
     config::{Config, PATH_MAX},
+    descriptor_messages::receive_with,
     host::Host,
-    passing::receive_with,
     socket::with_one_more,
 };
 

@@ -21,7 +21,7 @@ use crate::{
     ahead::Ahead,
     clock::coarse_now,
     config::{Config, PATH_MAX},
-    passing::receive_with,
+    descriptor_messages::receive_with,
     socket::OwnNumber,
     table::{Entry, Table},
 };

@@ -15,7 +15,7 @@ use crate::{
         records::{Part, parts},
         writer::ParWriter,
     },
-    run::Owner,
+    repeats::Owner,
     storage::Storage,
 };
 

@@ -361,7 +361,7 @@ fn given<F: File>(reader: &Reader<F>, task: Option<usize>) -> Result<Given> {
     };
     let Some(index) = task else {
         let task = Task { file: 0, local_rank: 0, global_rank: 0, chunk_len: 0 };
-        let place = crate::layout::Place::default();
+        let place = crate::layout::ChunkPlace::default();
         return Ok(Given { task, place, table_at: 0, block_count: 0, task_count: 0, set });
     };
     let task = reader.task(index)?;

@@ -3,7 +3,7 @@
 use crate::{
     codec::{Fields, Order, narrow, put_u32, put_u64, signed, unsigned, wide},
     header::Keyval,
-    layout::Place,
+    layout::ChunkPlace,
     plan::NewTask,
     reader::Task,
 };
@@ -52,10 +52,10 @@ impl Ask {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     pub(crate) local_rank: u32,
-    pub(crate) place: Place,
+    pub(crate) place: ChunkPlace,
     /// Local rank and place of the task that holds the data of this one's group when merged.
     pub(crate) collector: u32,
-    pub(crate) collector_place: Place,
+    pub(crate) collector_place: ChunkPlace,
     pub(crate) task_count: u32,
     pub(crate) file_count: u32,
     pub(crate) fs_block_len: u32,
@@ -116,7 +116,7 @@ impl Used {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
     pub(crate) task: Task,
-    pub(crate) place: Place,
+    pub(crate) place: ChunkPlace,
     pub(crate) table_at: u64,
     pub(crate) block_count: u32,
     pub(crate) task_count: u32,
@@ -175,15 +175,15 @@ macro_rules! parts {
 pub(super) use parts;
 
 parts! {
-    Place { start_at: u64, chunk_len: u64, skip: u64 }
+    ChunkPlace { start_at: u64, chunk_len: u64, skip: u64 }
     NewTask { file: u32, local_rank: u32, global_rank: i64, chunk_len: u64 }
     Task { file: u32, local_rank: u32, global_rank: i64, chunk_len: u64 }
     Ask { task: NewTask, fs_block_len: u32, options: u32 }
     Grant {
         local_rank: u32,
-        place: Place,
+        place: ChunkPlace,
         collector: u32,
-        collector_place: Place,
+        collector_place: ChunkPlace,
         task_count: u32,
         file_count: u32,
         fs_block_len: u32,
@@ -193,7 +193,7 @@ parts! {
     Given {
         set: SetInfo,
         task: Task,
-        place: Place,
+        place: ChunkPlace,
         table_at: u64,
         block_count: u32,
         task_count: u32,
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn records_have_the_length_they_promise() {
-        let place = Place { start_at: 1, chunk_len: 2, skip: 3 };
+        let place = ChunkPlace { start_at: 1, chunk_len: 2, skip: 3 };
         let new = NewTask { file: 4, local_rank: 5, global_rank: -6, chunk_len: 7 };
         let mut bytes = Vec::new();
         put_u32(&mut bytes, 1);
@@ -313,7 +313,7 @@ mod tests {
             keyval: Keyval::Inline,
         };
         let task = Task { file: 1, local_rank: 2, global_rank: -3, chunk_len: 4 };
-        let place = Place { start_at: 1, chunk_len: 2, skip: 3 };
+        let place = ChunkPlace { start_at: 1, chunk_len: 2, skip: 3 };
         let given = Given { task, place, table_at: 9, block_count: 8, task_count: 7, set };
         let mut bytes = Vec::new();
         given.put(&mut bytes);

@@ -11,7 +11,7 @@ use crate::{
     cursor::Cursor,
     error::{Argument, Error, OnFile as _, Result},
     group::Group,
-    layout::Place,
+    layout::ChunkPlace,
     name,
     parallel::{
         reader::LocalTask,
@@ -220,8 +220,8 @@ impl<F: File> Sending<F> {
         for local in &self.streams {
             let at = all.len();
             if let Some((local, set)) = local.as_ref().zip(self.set) {
-                let Place { chunk_len, .. } = local.stream.cursor().place();
-                let place = Place { start_at: 0, chunk_len, skip: chunk_len };
+                let ChunkPlace { chunk_len, .. } = local.stream.cursor().place();
+                let place = ChunkPlace { start_at: 0, chunk_len, skip: chunk_len };
                 let block_count = local.stream.cursor().block_lens().len();
                 let block_count = u32::try_from(block_count).unwrap_or(u32::MAX);
                 put_u32(&mut all, 1);

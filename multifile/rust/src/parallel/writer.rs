@@ -10,7 +10,7 @@ use crate::{
     error::{Argument, Error, Result},
     group::Group,
     journal::Slot,
-    layout::Place,
+    layout::ChunkPlace,
     name,
     output::Output,
     parallel::{
@@ -51,7 +51,7 @@ pub(super) struct Local {
     pub(super) task: NewTask,
     pub(super) state: TaskState,
     pub(super) collector: u32,
-    pub(super) collector_place: Place,
+    pub(super) collector_place: ChunkPlace,
     /// Merged blocks before this one are in the journal.
     pub(super) recorded: usize,
 }

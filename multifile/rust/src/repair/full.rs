@@ -14,9 +14,9 @@ use crate::{
     storage::{File, read_up_to},
 };
 
-/// Source of known lengths.
+/// Evidence of the lengths that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum Evidence {
     /// A table, of which only what points to it may be missing.
     Table,
     Journal {
@@ -27,7 +27,7 @@ pub(crate) enum Source {
     Data,
 }
 
-impl Source {
+impl Evidence {
     /// The file was not closed, and its journal says all there is to say.
     pub(crate) fn is_all(self) -> bool {
         self == Self::Journal { is_all: true }
@@ -47,17 +47,17 @@ pub(super) fn has_names<F: File>(front: &Front<F>) -> Result<bool> {
 pub(super) fn complete<F: File>(
     front: &Front<F>,
     extents: &mut [Extent],
-    source: Source,
+    source: Evidence,
     is_full: bool,
 ) -> Result<()> {
     let has_records = front.header.keyval == Keyval::Inline;
-    if source == Source::Table || !is_full && !has_records {
+    if source == Evidence::Table || !is_full && !has_records {
         return Ok(());
     }
     for (task, extent) in extents.iter_mut().enumerate() {
         let chunk_len = front.layout.chunks().get(task).copied().unwrap_or(0);
         let before = extent.lens.clone();
-        if let Source::Journal { is_all } = source {
+        if let Evidence::Journal { is_all } = source {
             let is_gap = |len: &u64| if is_all { *len < chunk_len } else { *len == 0 };
             end_at_gap(extent, is_gap);
         }
@@ -66,7 +66,7 @@ pub(super) fn complete<F: File>(
         }
         let len = extent.lens.iter().sum();
         extent.most = extent.most.max(len);
-        if has_records && matches!(source, Source::Journal { .. }) {
+        if has_records && matches!(source, Evidence::Journal { .. }) {
             end_with_record(front, task, extent, len)?;
         }
         if extent.sums.is_empty() {

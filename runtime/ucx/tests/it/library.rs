@@ -11,7 +11,7 @@ fn open(library: &str) -> Error {
     let executor =
         Executor::new(std::rc::Rc::new(SystemClock), parker, executor::Config::default());
     let config = Config { library: library.into(), ..Config::default() };
-    Worker::new(&executor.handle(), &config).expect_err("does not serve")
+    Worker::new(&executor.handle(), &config).map(drop).expect_err("does not serve")
 }
 
 /// A library that says it is UCX of `version` and can do nothing.

@@ -1,7 +1,6 @@
 //! Listening and connecting.
 
 use std::{
-    fmt,
     future::poll_fn,
     io,
     net::SocketAddr,
@@ -176,12 +175,6 @@ impl Sockets {
         listen(&fd, BACKLOG)?;
         let socket = self.poller.add_listener(fd)?;
         Ok(Listener { socket, address })
-    }
-}
-
-impl fmt::Debug for Sockets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sockets").finish_non_exhaustive()
     }
 }
 

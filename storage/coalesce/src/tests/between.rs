@@ -4,7 +4,7 @@
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
 use super::*;
-use storage::names::Attributes;
+use storage::names::{Attributes, FileCall};
 
 pub(super) type Call<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -91,7 +91,7 @@ fn the_first_byte_of_a_file_is_kept_beside_calls_on_its_names() {
             if is_unlinked {
                 files.name(NameCall::Unlink { path: name("a") }).await.expect("there");
             } else {
-                files.set(&open, Attributes::Mode(0o600)).await.expect("its own");
+                files.on(&open, FileCall::Set(Attributes::Mode(0o600))).await.expect("its own");
             }
         });
         let calls = if round % 4 < 2 { [write, other] } else { [other, write] };

@@ -1,11 +1,14 @@
-//! Calls on names, and how each lies in a request and in what comes with it: for a lane and for a
-//! connection alike.
+//! Calls on names and on open files, and how each lies in a request and in what comes with it: for
+//! a lane and for a connection alike.
 //!
 //! A call is decoded from a copy that nobody else can change: paths are absolute, and without NUL.
 
 use std::ffi::{CStr, CString};
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::{
+    fs::{OFlags, SeekFrom},
+    io::Errno,
+};
 use wire::{PathPair, Request, Times, Uses};
 
 /// Opening a file by name.
@@ -40,6 +43,38 @@ pub enum NameCall {
     FileSystem { path: CString },
     SyncFolder { path: CString },
     Lease { path: CString, session: u32, uses: Uses },
+}
+
+/// A call on an open file that moves no bytes between it and a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileCall {
+    /// Type, identity, and size.
+    Status,
+    /// The file system that has it.
+    FileSystem,
+    /// Makes it durable.
+    Sync {
+        /// Without what is not needed to read it.
+        data_only: bool,
+    },
+    /// Sets its length.
+    Truncate {
+        /// In bytes.
+        len: u64,
+    },
+    /// Changes which bytes have space, as `fallocate(2)`.
+    Allocate {
+        /// `FALLOC_FL_*` bits.
+        mode: u32,
+        /// The first of the bytes.
+        at: u64,
+        /// Their number.
+        len: u64,
+    },
+    /// Resolves a position as `lseek(2)`; how far a file may reach its file system says.
+    Seek(SeekFrom),
+    /// Sets attributes.
+    Set(Attributes),
 }
 
 /// Attributes to set, of a name or of an open file.
@@ -239,6 +274,59 @@ impl NameCall {
             | Self::FileSystem { .. }
             | Self::SyncFolder { .. }
             | Self::Lease { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+impl FileCall {
+    /// The call of a request on an open file, and of what came with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Attributes::decode`]. `ENOSYS`, too: it is another request.
+    pub fn decode(request: &Request, payload: &[u8]) -> Result<Self, Errno> {
+        Ok(match *request {
+            Request::FileStat { .. } => Self::Status,
+            Request::FileSystem { .. } => Self::FileSystem,
+            Request::Sync { .. } => Self::Sync { data_only: false },
+            Request::Datasync { .. } => Self::Sync { data_only: true },
+            Request::Truncate { len, .. } => Self::Truncate { len },
+            Request::Allocate { mode, at, len, .. } => Self::Allocate { mode, at, len },
+            Request::SetPosition { at, .. } => Self::Seek(SeekFrom::Start(at)),
+            Request::FindData { at, .. } => Self::Seek(SeekFrom::Data(at)),
+            Request::FindHole { at, .. } => Self::Seek(SeekFrom::Hole(at)),
+            _ => Self::Set(Attributes::decode(request, payload)?),
+        })
+    }
+
+    /// The request on the open file `file`, and what goes with it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: a position that is not counted from the file's start.
+    pub fn encode(self, file: u32) -> Result<(Request, Vec<u8>), Errno> {
+        let request = match self {
+            Self::Status => Request::FileStat { file },
+            Self::FileSystem => Request::FileSystem { file, path_len: 0 },
+            Self::Sync { data_only: false } => Request::Sync { file },
+            Self::Sync { data_only: true } => Request::Datasync { file },
+            Self::Truncate { len } => Request::Truncate { file, path_len: 0, len },
+            Self::Allocate { mode, at, len } => Request::Allocate { file, mode, at, len },
+            Self::Seek(SeekFrom::Start(at)) => Request::SetPosition { file, at },
+            Self::Seek(SeekFrom::Data(at)) => Request::FindData { file, at },
+            Self::Seek(SeekFrom::Hole(at)) => Request::FindHole { file, at },
+            Self::Seek(_) => return Err(Errno::INVAL),
+            Self::Set(what) => return what.encode(file, c"", true),
+        };
+        Ok((request, Vec::new()))
+    }
+
+    /// True if it may not be executed twice.
+    pub fn is_once(self) -> bool {
+        match self {
+            Self::Truncate { .. } => true,
+            Self::Allocate { .. } => self.encode(0).is_ok_and(|(request, _)| request.shifts()),
             _ => false,
         }
     }

@@ -3,17 +3,14 @@
 use std::{cell::Cell, io, pin::Pin, rc::Rc, task::Poll};
 
 use executor::Credits;
-use rustix::{
-    fs::{OFlags, SeekFrom},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 use storage::{
     lock_call::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall, device_of},
+    names::{Answer, FileCall, NameCall, OpenCall, device_of},
     verdict::errno,
 };
 use uring::{Buffer, Buffers};
-use wire::{FileSystem, FoundLock, Request, Status, TRANSFER_LEN_MAX};
+use wire::{FoundLock, Request, Status, TRANSFER_LEN_MAX};
 
 use super::requests::{Client, Network};
 
@@ -156,64 +153,22 @@ impl<N: Network> RemoteFile<N> {
         written.map_err(|error| self.stale(error))
     }
 
-    /// Type, identity, and size.
-    pub async fn status(&self) -> io::Result<Status> {
-        let (_, bytes) = self.call(Request::FileStat { file: self.handle }, Vec::new()).await?;
-        Ok(marked(Status::decode(&bytes).ok_or(Errno::IO)?))
-    }
-
-    /// The file system that has it.
-    pub async fn file_system(&self) -> io::Result<FileSystem> {
-        let request = Request::FileSystem { file: self.handle, path_len: 0 };
-        let (_, bytes) = self.call(request, Vec::new()).await?;
-        Ok(FileSystem::decode(&bytes).ok_or(Errno::IO)?)
-    }
-
-    /// Makes it durable.
-    pub async fn sync(&self, data_only: bool) -> io::Result<()> {
-        let file = self.handle;
-        let request = if data_only { Request::Datasync { file } } else { Request::Sync { file } };
-        self.call(request, Vec::new()).await.map(drop)
-    }
-
-    /// Sets its length.
-    pub async fn truncate(&self, len: u64) -> io::Result<()> {
-        let request = Request::Truncate { file: self.handle, path_len: 0, len };
-        self.change(request, true).await
-    }
-
-    /// Changes which bytes have space.
-    pub async fn allocate(&self, mode: u32, at: u64, len: u64) -> io::Result<()> {
-        let request = Request::Allocate { file: self.handle, mode, at, len };
-        self.change(request, request.shifts()).await
-    }
-
-    /// Resolves a position.
-    pub async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
-        let file = self.handle;
-        let request = match to {
-            SeekFrom::Start(at) => Request::SetPosition { file, at },
-            SeekFrom::Data(at) => Request::FindData { file, at },
-            SeekFrom::Hole(at) => Request::FindHole { file, at },
-            _ => return Err(Errno::INVAL.into()),
-        };
-        Ok(self.call(request, Vec::new()).await?.0)
-    }
-
-    /// Sets attributes.
-    pub async fn set(&self, what: Attributes) -> io::Result<()> {
-        let (request, payload) = what.encode(self.handle, c"", true)?;
-        self.call(request, payload).await.map(drop)
+    /// Executes a call.
+    pub async fn on(&self, call: FileCall) -> io::Result<Answer> {
+        if let FileCall::Truncate { .. } | FileCall::Allocate { .. } = call {
+            self.is_used.set(true);
+        }
+        let (request, payload) = call.encode(self.handle)?;
+        let done = self.client.call(request, payload, call.is_once()).await;
+        let (value, bytes) = done.map_err(|error| self.stale(error))?;
+        Ok(match call {
+            FileCall::Status => Answer::status(&marked(Status::decode(&bytes).ok_or(Errno::IO)?)),
+            _ => Answer { value, bytes },
+        })
     }
 
     async fn call(&self, request: Request, payload: Vec<u8>) -> io::Result<(u64, Vec<u8>)> {
         self.client.call(request, payload, false).await.map_err(|error| self.stale(error))
-    }
-
-    async fn change(&self, request: Request, is_once: bool) -> io::Result<()> {
-        self.is_used.set(true);
-        let done = self.client.call(request, Vec::new(), is_once).await;
-        done.map(drop).map_err(|error| self.stale(error))
     }
 
     /// The error of a handle that the server does not know because the file, or a lock on it, could

@@ -23,7 +23,7 @@ use rustix::{fs::FallocateFlags, io::Errno};
 use shm::staging::doubt::{self, GROWN_MAX};
 use storage::{
     Storage, grown,
-    names::{Identity, NameCall, OpenCall, is_same},
+    names::{FileCall, Identity, NameCall, OpenCall, is_same},
 };
 use wire::Status;
 
@@ -38,17 +38,8 @@ pub(crate) enum Effect<F> {
         identity: Identity,
         data: Rc<[u8]>,
     },
-    /// `fallocate` that moves the bytes behind a range.
-    Shift {
-        file: F,
-        mode: u32,
-        at: u64,
-        len: u64,
-    },
-    Truncate {
-        file: F,
-        len: u64,
-    },
+    /// Cuts the file, or moves the bytes behind a range of it.
+    OnFile(F, FileCall),
     /// Makes a file that must not be there, or cuts what is; the handle is the file's from then on.
     Open(u32, OpenCall),
     Name(NameCall),
@@ -68,10 +59,7 @@ impl<F> fmt::Display for Effect<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Append { data, .. } => write!(f, "append of {} bytes", data.len()),
-            Self::Shift { mode, at, len, .. } => {
-                write!(f, "fallocate of {len} bytes at {at}, mode {mode:#x}")
-            }
-            Self::Truncate { len, .. } => write!(f, "truncation to {len} bytes"),
+            Self::OnFile(_, call) => write!(f, "{call:?}"),
             Self::Open(_, call) => write!(f, "creation or truncation of {:?}", call.path),
             Self::Name(call) => write!(f, "{call:?}"),
         }
@@ -97,8 +85,10 @@ pub(crate) async fn observe<S: Storage>(
 ) -> io::Result<Before> {
     let Some(status) = look(storage, effect).await? else { return Ok(Before::default()) };
     let mark = match effect {
-        Effect::Append { .. } | Effect::Shift { .. } => status.size,
-        Effect::Truncate { .. } | Effect::Name(NameCall::Truncate { .. }) => status.changed_at(),
+        Effect::OnFile(_, FileCall::Truncate { .. }) | Effect::Name(NameCall::Truncate { .. }) => {
+            status.changed_at()
+        }
+        Effect::Append { .. } | Effect::OnFile(..) => status.size,
         Effect::Open(_, call) if !call.is_exclusive() => status.changed_at(),
         Effect::Open(..) | Effect::Name(_) => status.born,
     };
@@ -125,10 +115,15 @@ pub(crate) async fn resolve<S: Storage>(
                 outcome => outcome,
             });
         }
-        Effect::Shift { mode, len, .. } => return Ok(shifted(before.mark, *mode, *len, size)),
-        Effect::Truncate { len, .. } | Effect::Name(NameCall::Truncate { len, .. }) => {
+        Effect::OnFile(_, FileCall::Allocate { mode, len, .. }) => {
+            return Ok(shifted(before.mark, *mode, *len, size));
+        }
+        Effect::OnFile(_, FileCall::Truncate { len })
+        | Effect::Name(NameCall::Truncate { len, .. }) => {
             return Ok(cut(before, now.as_ref(), *len));
         }
+        // No other call on a file is an effect.
+        Effect::OnFile(..) => return Ok(Outcome::NotDone),
         Effect::Open(_, call) if !call.is_exclusive() => return Ok(cut(before, now.as_ref(), 0)),
         Effect::Open(..) => None,
         Effect::Name(call) => Some(call),
@@ -164,9 +159,9 @@ pub(crate) async fn resolve<S: Storage>(
 /// The file or the name that tells whether the request was done; `None`: there is none.
 async fn look<S: Storage>(storage: &S, effect: &Effect<S::File>) -> io::Result<Option<Status>> {
     let (path, follow) = match effect {
-        Effect::Append { file, .. }
-        | Effect::Shift { file, .. }
-        | Effect::Truncate { file, .. } => return storage.status(file).await.map(Some),
+        Effect::Append { file, .. } | Effect::OnFile(file, _) => {
+            return storage.status(file).await.map(Some);
+        }
         Effect::Open(_, call) => (&call.path, !call.is_exclusive()),
         Effect::Name(call) => match call {
             NameCall::Truncate { path, .. } => (path, true),

@@ -12,7 +12,7 @@ use rustix::{
     fs::{readlinkat, symlinkat},
     io::Errno,
 };
-use storage::place::OWN_FOLDER;
+use storage::scope::OWN_FOLDER;
 use wire::ROOT_LEN;
 
 use crate::line::key::{from_hex, random};

@@ -19,14 +19,14 @@ use std::{
 };
 
 use executor::{Class, Handle, Instant, Notify, yield_now};
-use rustix::{fs::SeekFrom, io::Errno};
+use rustix::io::Errno;
 use storage::{
     Locking, SHORT_LEN,
-    names::{Attributes, Identity, NameCall},
+    names::{FileCall, Identity, NameCall},
     verdict::errno,
 };
 use uring::{Buffers, Halves};
-use wire::{FileSystem, Request, SESSION_LEN};
+use wire::{Request, SESSION_LEN};
 
 use self::answered::Answered;
 use super::{
@@ -121,18 +121,13 @@ impl<S: Locking> Open<S> {
 
     /// Returns the effect of a request on a file that must not happen twice.
     fn effect(&self, received: &Received) -> Option<Effect<S::File>> {
-        let file = || self.file.clone();
-        match received.request {
-            Request::Write { .. } if self.appends => {
-                let data = bytes_of(&received.data).into();
-                Some(Effect::Append { file: file(), identity: self.identity, data })
-            }
-            Request::Allocate { mode, at, len, .. } if received.request.shifts() => {
-                Some(Effect::Shift { file: file(), mode, at, len })
-            }
-            Request::Truncate { len, .. } => Some(Effect::Truncate { file: file(), len }),
-            _ => None,
+        let file = self.file.clone();
+        if self.appends && matches!(received.request, Request::Write { .. }) {
+            let data = bytes_of(&received.data).into();
+            return Some(Effect::Append { file, identity: self.identity, data });
         }
+        let call = FileCall::decode(&received.request, &received.payload).ok()?;
+        call.is_once().then_some(Effect::OnFile(file, call))
     }
 }
 
@@ -387,55 +382,26 @@ impl<S: Locking> Service<S> {
     }
 
     async fn on_file(&self, open: &Open<S>, received: &Received) -> io::Result<(u64, Vec<u8>)> {
-        let (storage, file) = (&self.storage, &open.file);
-        let seek = async |to| Ok((storage.seek(file, to).await?, Vec::new()));
         match received.request {
             Request::Read { at, .. } => {
-                return Ok((
-                    storage.read(file, at, received.data.clone()).await? as u64,
-                    Vec::new(),
-                ));
+                let len = self.storage.read(&open.file, at, received.data.clone()).await?;
+                Ok((len as u64, Vec::new()))
             }
-            Request::Write { at, .. } => return self.write(open, at, &received.data).await,
-            Request::Sync { .. } => storage.sync(file, false).await?,
-            Request::Datasync { .. } => storage.sync(file, true).await?,
-            Request::SetPosition { at, .. } => return seek(SeekFrom::Start(at)).await,
-            Request::FindData { at, .. } => return seek(SeekFrom::Data(at)).await,
-            Request::FindHole { at, .. } => return seek(SeekFrom::Hole(at)).await,
-            Request::FileStat { .. } => {
-                return Ok((0, storage.status(file).await?.encode().to_vec()));
+            Request::Write { at, .. } => self.write(open, at, &received.data).await,
+            _ => {
+                let call = FileCall::decode(&received.request, &received.payload)?;
+                let answer = self.storage.on(&open.file, call).await?;
+                Ok((answer.value, answer.bytes))
             }
-            Request::FileSystem { .. } => {
-                let found = storage.file_system(file).await?.encode();
-                return Ok((FileSystem::LEN as u64, found.to_vec()));
-            }
-            Request::Allocate { mode, at, len, .. } => {
-                storage.allocate(file, mode, at, len).await?
-            }
-            Request::SetMode { .. } | Request::SetOwner { .. } | Request::SetTimes { .. } => {
-                storage
-                    .set(file, Attributes::decode(&received.request, &received.payload)?)
-                    .await?;
-            }
-            _ => return Err(Errno::NOSYS.into()),
         }
-        Ok((0, Vec::new()))
     }
 
     async fn write(&self, open: &Open<S>, at: u64, data: &Buffers) -> io::Result<(u64, Vec<u8>)> {
         at.checked_add(data.len() as u64)
             .filter(|end| i64::try_from(*end).is_ok())
             .ok_or(Errno::FBIG)?;
-        let mut done = 0;
-        while let Some(rest) = data.suffix(done) {
-            match self.storage.write(&open.file, at + done as u64, rest).await {
-                Ok(len) if len > 0 => done += len,
-                Ok(_) if done == 0 => return Err(Errno::IO.into()),
-                Err(error) if done == 0 => return Err(error),
-                _ => break,
-            }
-        }
-        Ok((done as u64, Vec::new()))
+        let len = self.storage.write_full(&open.file, at, data).await?;
+        Ok((len as u64, Vec::new()))
     }
 }
 

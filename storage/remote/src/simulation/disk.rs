@@ -11,15 +11,12 @@ use std::{
 
 use executor::{Handle, Instant};
 use fastrand::Rng;
-use rustix::{
-    fs::{OFlags, SeekFrom},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 use shm::copy::{copy_in, copy_out};
 use storage::{
     Locking, Storage,
     lock_call::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall},
+    names::{Answer, FileCall, NameCall, OpenCall},
 };
 use uring::Buffers;
 use wire::{ROOT_LEN, SESSION_LEN, Status};
@@ -184,17 +181,17 @@ impl SimDisk {
 impl Storage for SimDisk {
     type File = Open;
 
-    async fn status(&self, file: &Open) -> io::Result<Status> {
-        self.pause().await;
-        Ok(self.disk.status(file.inode))
-    }
-
-    async fn set(&self, _: &Open, _: Attributes) -> io::Result<()> {
-        Ok(())
-    }
-
-    async fn allocate(&self, _: &Open, _: u32, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
+    async fn on(&self, file: &Open, call: FileCall) -> io::Result<Answer> {
+        match call {
+            FileCall::Status => {
+                self.pause().await;
+                Ok(Answer::status(&self.disk.status(file.inode)))
+            }
+            FileCall::Sync { .. } | FileCall::Set(_) | FileCall::Allocate { .. } => {
+                Ok(Answer::default())
+            }
+            _ => Err(Errno::NOSYS.into()),
+        }
     }
 
     async fn read(&self, file: &Open, at: u64, into: Buffers) -> io::Result<usize> {
@@ -228,18 +225,6 @@ impl Storage for SimDisk {
         self.put(file.inode, at + part, &bytes[part..]);
         self.pause().await;
         Ok(bytes.len())
-    }
-
-    async fn sync(&self, _: &Open, _: bool) -> io::Result<()> {
-        Ok(())
-    }
-
-    async fn truncate(&self, _: &Open, _: u64) -> io::Result<()> {
-        Err(Errno::NOSYS.into())
-    }
-
-    async fn seek(&self, _: &Open, _: SeekFrom) -> io::Result<u64> {
-        Err(Errno::NOSYS.into())
     }
 
     async fn open(&self, call: OpenCall) -> io::Result<(Open, Status)> {

@@ -1,6 +1,6 @@
 //! State that outlasts a server, its connections, and its machine, and state that does not.
 
-use storage::names::Attributes;
+use storage::names::{Attributes, FileCall};
 
 use super::*;
 use crate::{
@@ -79,17 +79,19 @@ fn server_whose_machine_was_booted_is_not_the_one_that_was_written_to() {
         let file = world.make_file(&client, None);
         let changed = Rc::clone(&file);
         let changed = async move {
-            match change {
-                "write" => changed.write(0, &buffers(b"data")).await.map(drop),
-                "fallocate" => changed.allocate(0, 0, 4).await,
-                "fchmod" => changed.set(Attributes::Mode(0o400)).await,
-                _ => Ok(()),
-            }
+            let call = match change {
+                "write" => return changed.write(0, &buffers(b"data")).await.map(drop),
+                "fallocate" => FileCall::Allocate { mode: 0, at: 0, len: 4 },
+                "fchmod" => FileCall::Set(Attributes::Mode(0o400)),
+                _ => return Ok(()),
+            };
+            changed.on(call).await.map(drop)
         };
         world.outcome_of(changed).expect("changed");
         world.kill_server();
         world.start_server_in(boot);
-        let synced = world.outcome_of(async move { file.sync(false).await });
+        let synced =
+            world.outcome_of(async move { file.on(FileCall::Sync { data_only: false }).await });
         assert_eq!(synced.is_ok(), goes_on, "{boot:?}, changed by: {change}");
     }
 }

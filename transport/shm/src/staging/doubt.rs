@@ -17,7 +17,7 @@ pub const GROWN_MAX: u64 = 1 << 20;
 const PLACES_MAX: u32 = 4096;
 
 /// Reads at a position, as `pread(2)`.
-pub type Source<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
+pub type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
 
 /// Bytes of a `record` of `len` bytes that are in a `file` which has `grown` by a range since it
 /// was about to be appended.
@@ -26,8 +26,8 @@ pub type Source<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
 ///
 /// `EIO`: it cannot be told. Those of reading.
 pub fn appended(
-    file: Source<'_>,
-    record: Source<'_>,
+    file: ReadAt<'_>,
+    record: ReadAt<'_>,
     len: u64,
     grown: Range<u64>,
 ) -> io::Result<u64> {
@@ -71,7 +71,7 @@ pub fn appended(
 /// # Errors
 ///
 /// `EIO`: others have appended before, and it cannot be told. Those of reading.
-pub fn ended(file: Source<'_>, record: Source<'_>, len: u64, grown: Range<u64>) -> io::Result<u64> {
+pub fn ended(file: ReadAt<'_>, record: ReadAt<'_>, len: u64, grown: Range<u64>) -> io::Result<u64> {
     let Range { start: before, end } = grown;
     let grown = end.saturating_sub(before);
     if grown <= len && same(file, record, before, grown)? == grown {
@@ -97,7 +97,7 @@ pub fn ended(file: Source<'_>, record: Source<'_>, len: u64, grown: Range<u64>) 
 }
 
 /// How many bytes from `place` on are those that the record begins with, at most `len`.
-fn same(file: Source<'_>, record: Source<'_>, place: u64, len: u64) -> io::Result<u64> {
+fn same(file: ReadAt<'_>, record: ReadAt<'_>, place: u64, len: u64) -> io::Result<u64> {
     let (mut found, mut wanted) = ([0; 64], [0; 64]);
     let mut same = 0;
     while same < len {

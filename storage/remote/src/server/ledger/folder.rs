@@ -22,7 +22,7 @@ use rustix::{
     io::{Errno, pread, pwrite, retry_on_intr},
     process::geteuid,
 };
-use storage::place::OWN_FOLDER;
+use storage::scope::OWN_FOLDER;
 use uring::{LockKind, RecordLock};
 use wire::{ROOT_LEN, SESSION_LEN};
 

@@ -68,10 +68,7 @@ impl<S: Locking> Service<S> {
         session.keep(slot, record).map_err(errno)?;
         let answer = match &effect {
             Effect::Append { file, data, .. } => self.append(file, data, before.mark, there).await,
-            Effect::Shift { file, mode, at, len } => {
-                nothing(self.storage.allocate(file, *mode, *at, *len).await)
-            }
-            Effect::Truncate { file, len } => nothing(self.storage.truncate(file, *len).await),
+            Effect::OnFile(file, call) => nothing(self.storage.on(file, *call).await.map(drop)),
             Effect::Open(handle, call) => self.open(session, *handle, call.clone()).await,
             Effect::Name(call) => self.name(call.clone()).await,
         };
@@ -146,21 +143,16 @@ impl<S: Locking> Service<S> {
 
     /// Appends what is missing of `data`, of which `skip` bytes are there.
     async fn append(&self, file: &S::File, data: &[u8], size: u64, skip: u64) -> Answer {
-        let mut done = usize::try_from(skip).map_err(|_| Errno::IO)?;
-        invariant!(done <= data.len(), "no more is there than was to be appended",
+        let there = usize::try_from(skip).map_err(|_| Errno::IO)?;
+        let missing = data.get(there..);
+        let missing = invariant!(some missing, "no more is there than was to be appended",
             else return Err(Errno::IO));
-        let buffer = Heap::buffer(data.len());
-        copy_in(buffer.bytes(), data);
-        while done < data.len() {
-            let at = size + done as u64;
-            match self.storage.write(file, at, buffer.suffix(done).into()).await {
-                Ok(len) if len > 0 => done += len,
-                Ok(_) if done == 0 => return Err(Errno::IO),
-                Err(error) if done == 0 => return Err(errno(error)),
-                _ => break,
-            }
+        let buffer = Heap::buffer(missing.len());
+        copy_in(buffer.bytes(), missing);
+        match self.storage.write_full(file, size + skip, &buffer.into()).await {
+            Err(error) if there == 0 => Err(errno(error)),
+            done => Ok((skip + done.unwrap_or(0) as u64, Vec::new())),
         }
-        Ok((done as u64, Vec::new()))
     }
 }
 

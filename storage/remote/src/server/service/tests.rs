@@ -11,7 +11,7 @@ use executor::{Config, Executor};
 use rustix::fs::{FallocateFlags, OFlags};
 use storage::{
     Machine,
-    place::{OWN_FOLDER, Place},
+    scope::{OWN_FOLDER, Scope},
 };
 use tempfile::TempDir;
 use uring::{Choice, Engines, Events, Heap, SystemClock};
@@ -166,7 +166,7 @@ impl World {
         session: u8,
         deed: impl AsyncFnOnce(&Service<Machine>, &Session<Machine>) -> T,
     ) -> T {
-        let storage = self.machine.at(Place::below(self.folder.path()).expect("openat2"));
+        let storage = self.machine.at(Scope::below(self.folder.path()).expect("openat2"));
         let service = Service::new(self.executor.handle(), storage, self.shelf(), u64::MAX);
         let service = service.expect("ledgers");
         self.executor.run_until(async {

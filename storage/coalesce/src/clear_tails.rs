@@ -22,11 +22,11 @@ pub(super) struct Chunks {
 
 impl Chunks {
     /// Makes zeros of all that the streams do not reach. Holes are not looked at.
-    pub(super) fn clear_rest(&self, file: impl AsFd) -> io::Result<()> {
+    pub(super) fn clear_tails(&self, file: impl AsFd) -> io::Result<()> {
         let (mut at, mut rest) = (self.data_at, 0..0);
         while let Some(data) = data_from(&file, at)? {
             at = data.end;
-            self.each_rest(data, |unused| {
+            self.each_tail(data, |unused| {
                 // Next to each other they are one hole.
                 if unused.start == rest.end {
                     rest.end = unused.end;
@@ -39,7 +39,7 @@ impl Chunks {
     }
 
     /// The parts of `data` that no stream reaches.
-    fn each_rest(
+    fn each_tail(
         &self,
         data: Range<u64>,
         mut each: impl FnMut(Range<u64>) -> io::Result<()>,

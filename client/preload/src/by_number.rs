@@ -17,7 +17,7 @@ use crate::{
     extended,
     interpose::interpose,
     kernel::{self, Outcome},
-    limit, map, open, paths, poll, ring, served, sync,
+    limit, map, open, paths, poll, process_client, ring, sync,
 };
 
 interpose! {
@@ -25,7 +25,7 @@ interpose! {
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
     ) -> c_long {
         let args = [a, b, c, d, e, f];
-        match served::client() {
+        match process_client::client() {
             Some(_) => answer(call(number, args)),
             None => answer(kernel::call(number, args)),
         }
@@ -171,7 +171,7 @@ table! {
     SYS_ftruncate => sync::ftruncate(a, b);
     SYS_getdents64 => folders::getdents64(a, b, c);
     SYS_getxattr => extended::getxattr(a, b, c, d);
-    SYS_inotify_add_watch => watch::inotify_add_watch(a, b, c);
+    SYS_inotify_add_watch => name_handles::inotify_add_watch(a, b, c);
     SYS_inotify_init1 => create::inotify_init1(a);
     SYS_ioctl => ioctl::ioctl(a, b, c);
     SYS_lgetxattr => extended::lgetxattr(a, b, c, d);
@@ -184,7 +184,7 @@ table! {
     SYS_memfd_create => create::memfd_create(a, b);
     SYS_mkdirat => names::mkdirat(a, b, c);
     SYS_mknodat => names::mknodat(a, b, c, d);
-    SYS_name_to_handle_at => watch::name_to_handle_at(a, b, c, d, e);
+    SYS_name_to_handle_at => name_handles::name_to_handle_at(a, b, c, d, e);
     SYS_newfstatat => stat::fstatat(a, b, c, d);
     SYS_open_by_handle_at => create::open_by_handle_at(a, b, c);
     SYS_open_tree => create::open_tree(a, b, c);

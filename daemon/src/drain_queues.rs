@@ -1,4 +1,4 @@
-//! Files to drain, in a line for each device, with workers of its own: one that stands still, as a
+//! Files to drain, in a queue for each device, with workers of its own: one that stands still, as a
 //! file server that does not answer, holds up the files of no other.
 
 mod queue;
@@ -13,35 +13,35 @@ const WORKERS_MAX: usize = 4;
 
 /// The devices with files to drain; few at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Vec<Line>);
+pub(crate) struct DrainQueues(Vec<DeviceQueue>);
 
 #[derive(Debug)]
-struct Line {
+struct DeviceQueue {
     device: u64,
     queue: Queue,
     /// Tasks that drain its files.
     workers: usize,
 }
 
-impl Lines {
+impl DrainQueues {
     /// Puts a file in, unless it is; whether another worker is to begin.
     pub(crate) fn push(&mut self, device: u64, session: u32, slot: u32) -> bool {
-        let line = self.line(device);
-        line.queue.push(session, slot);
-        let begins = line.workers < WORKERS_MAX;
-        line.workers += usize::from(begins);
+        let found = self.of(device);
+        found.queue.push(session, slot);
+        let begins = found.workers < WORKERS_MAX;
+        found.workers += usize::from(begins);
         begins
     }
 
     /// Takes the next file of a device, as session and slot. `None`: there is none, and the worker
     /// that asks has ended.
     pub(crate) fn next(&mut self, device: u64) -> Option<(u32, u32)> {
-        let line = self.line(device);
-        let next = line.queue.pop();
-        debug_assert!((1..=WORKERS_MAX).contains(&line.workers), "a worker asks");
+        let found = self.of(device);
+        let next = found.queue.pop();
+        debug_assert!((1..=WORKERS_MAX).contains(&found.workers), "a worker asks");
         if next.is_none() {
-            line.workers -= 1;
-            self.0.retain(|line| line.workers > 0);
+            found.workers -= 1;
+            self.0.retain(|found| found.workers > 0);
         }
         next
     }
@@ -55,17 +55,17 @@ impl Lines {
         len: u64,
         is_wanted: bool,
     ) {
-        let queue = &mut self.line(device).queue;
+        let queue = &mut self.of(device).queue;
         if is_wanted {
             queue.push(session, slot);
         }
         queue.spent(session, len);
     }
 
-    fn line(&mut self, device: u64) -> &mut Line {
-        let place = self.0.iter().position(|line| line.device == device);
+    fn of(&mut self, device: u64) -> &mut DeviceQueue {
+        let place = self.0.iter().position(|found| found.device == device);
         let place = place.unwrap_or_else(|| {
-            self.0.push(Line { device, queue: Queue::default(), workers: 0 });
+            self.0.push(DeviceQueue { device, queue: Queue::default(), workers: 0 });
             self.0.len() - 1
         });
         self.0.get_mut(place).expect("it was found, or made")
@@ -73,7 +73,7 @@ impl Lines {
 }
 
 #[cfg(test)]
-impl Lines {
+impl DrainQueues {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -32,7 +32,7 @@ pub const LINKS_MAX: usize = 40;
 
 /// Where names are looked up. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub enum Place {
+pub enum Scope {
     /// Anywhere; names are absolute.
     #[default]
     Machine,
@@ -66,8 +66,8 @@ impl Anchored {
     }
 }
 
-impl Place {
-    /// The place below `root`.
+impl Scope {
+    /// The scope below `root`.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl Place {
         let fd = openat(CWD, root, folder_flags(), Mode::empty())?;
         let identity = identity(fd.as_fd(), c"")?;
         let (path, sets) = (root.to_owned(), Mutex::default());
-        let place = Self::Below(Arc::new(Root { fd, path, identity, sets }));
-        place.find(c"/").map(|_| place)
+        let scope = Self::Below(Arc::new(Root { fd, path, identity, sets }));
+        scope.find(c"/").map(|_| scope)
     }
 
     /// Opens a name.
@@ -299,60 +299,60 @@ mod tests {
 
     use super::*;
 
-    fn tree() -> (TempDir, Place) {
+    fn tree() -> (TempDir, Scope) {
         let folder = TempDir::new().expect("folder");
         fs::create_dir_all(folder.path().join("root/sub")).expect("folders");
         fs::write(folder.path().join("secret"), "x").expect("file");
         fs::write(folder.path().join("root/sub/file"), "y").expect("file");
-        let place = Place::below(&folder.path().join("root")).expect("openat2");
-        (folder, place)
+        let scope = Scope::below(&folder.path().join("root")).expect("openat2");
+        (folder, scope)
     }
 
     #[test]
     fn names_are_found_below_the_root() {
-        let (_folder, place) = tree();
+        let (_folder, scope) = tree();
         for path in [c"/", c"/sub", c"/sub/file", c"//sub/./file", c"/sub/../sub/file"] {
-            assert!(place.find(path).is_ok(), "{path:?}");
+            assert!(scope.find(path).is_ok(), "{path:?}");
         }
-        let anchored = place.anchor(c"/sub/new").expect("the folder is there");
+        let anchored = scope.anchor(c"/sub/new").expect("the folder is there");
         assert_eq!(anchored.name.as_c_str(), c"new");
-        let root = place.anchor(c"/sub/..").expect("the root");
-        assert!(root.name.as_c_str() == c"." && place.is_root(root.folder()));
+        let root = scope.anchor(c"/sub/..").expect("the root");
+        assert!(root.name.as_c_str() == c"." && scope.is_root(root.folder()));
     }
 
     #[test]
     fn nothing_leads_out_of_the_root() {
-        let (folder, place) = tree();
+        let (folder, scope) = tree();
         let root = folder.path().join("root");
         symlink("../secret", root.join("up")).expect("link");
         symlink(folder.path().join("secret"), root.join("away")).expect("link");
         symlink("..", root.join("folder")).expect("link");
         for path in [c"/up", c"/away", c"/../secret", c"/folder/secret", c"/sub/../../secret"] {
-            assert_eq!(place.find(path).expect_err("out").raw_os_error(), Some(18), "{path:?}");
+            assert_eq!(scope.find(path).expect_err("out").raw_os_error(), Some(18), "{path:?}");
         }
-        assert!(place.anchor(c"/folder/secret").is_err());
+        assert!(scope.anchor(c"/folder/secret").is_err());
     }
 
     #[test]
     fn names_may_be_as_long_as_the_kernel_takes_them() {
-        let (_folder, place) = tree();
+        let (_folder, scope) = tree();
         let mut path = Vec::new();
         for len in [255; 15].into_iter().chain([252]) {
             path.extend([b"/".to_vec(), vec![b'd'; len]].concat());
-            let at = place.anchor(&CString::new(path.clone()).expect("no NUL")).expect("a folder");
+            let at = scope.anchor(&CString::new(path.clone()).expect("no NUL")).expect("a folder");
             rustix::fs::mkdirat(at.folder(), &at.name, Mode::RWXU).expect("made");
         }
         path.extend(b"/f");
         let path = CString::new(path).expect("no NUL");
         assert_eq!(path.count_bytes(), 4095);
         let flags = OFlags::WRONLY | OFlags::CREATE;
-        place.open(&path, flags, Mode::RWXU).expect("a file");
+        scope.open(&path, flags, Mode::RWXU).expect("a file");
     }
 
     /// As when the creation of a file is answered again, by opening what it has made.
     #[test]
     fn what_openat_ignores_is_no_error() {
-        let (folder, place) = tree();
+        let (folder, scope) = tree();
         let mode = Mode::from_bits_retain(0o100_600);
         let unknown = OFlags::from_bits_retain(0x2080_0004);
         for flags in [
@@ -362,17 +362,17 @@ mod tests {
             OFlags::SYNC | unknown,
         ] {
             assert!(openat(CWD, folder.path().join("secret"), flags, mode).is_ok());
-            assert!(place.open(c"/sub/file", flags, mode).is_ok(), "{flags:?}");
+            assert!(scope.open(c"/sub/file", flags, mode).is_ok(), "{flags:?}");
         }
-        assert!(place.open(c"/sub/new", OFlags::RDWR | OFlags::CREATE, mode).is_ok());
+        assert!(scope.open(c"/sub/new", OFlags::RDWR | OFlags::CREATE, mode).is_ok());
     }
 
     #[test]
     fn own_folder_is_refused_whatever_leads_there() {
-        let (folder, place) = tree();
+        let (folder, scope) = tree();
         let root = folder.path().join("root");
         for path in [c"/.kakehi", c"/sub/../.kakehi"] {
-            let error = place.anchor(path).expect_err("nobody makes it");
+            let error = scope.anchor(path).expect_err("nobody makes it");
             assert_eq!(error.raw_os_error(), Some(13), "{path:?}");
         }
         fs::create_dir(root.join(".kakehi")).expect("folder");
@@ -388,7 +388,7 @@ mod tests {
         for path in paths.into_iter().chain(links) {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
             for flags in [OFlags::PATH, OFlags::RDONLY | OFlags::DIRECTORY, flags] {
-                let error = place.open(path, flags, Mode::RWXU).expect_err("reserved");
+                let error = scope.open(path, flags, Mode::RWXU).expect_err("reserved");
                 assert_eq!(error.raw_os_error(), Some(13), "{path:?} {flags:?}");
             }
         }
@@ -398,30 +398,30 @@ mod tests {
 
     #[test]
     fn files_of_a_reserved_multifile_have_no_name() {
-        let (folder, place) = tree();
+        let (folder, scope) = tree();
         let root = folder.path().join("root");
-        let (home, is_below) = place.folder_of(&root.join("sub/a.sion")).expect("a folder");
+        let (home, is_below) = scope.folder_of(&root.join("sub/a.sion")).expect("a folder");
         assert!(is_below);
-        place.reserve(home.as_fd(), b"a.sion").expect("reserved");
+        scope.reserve(home.as_fd(), b"a.sion").expect("reserved");
         symlink("sub/a.sion.journal", root.join("link")).expect("link");
         let flags = OFlags::RDWR | OFlags::CREATE;
         for path in [c"/sub/a.sion", c"/sub/./a.sion.000001", c"/link", c"/sub/a.sion.2.journal"] {
-            let error = place.open(path, flags, Mode::RWXU).expect_err("reserved");
+            let error = scope.open(path, flags, Mode::RWXU).expect_err("reserved");
             assert_eq!(error.raw_os_error(), Some(13), "{path:?}");
         }
         fs::rename(root.join("sub"), root.join("moved")).expect("moved");
-        assert!(place.anchor(c"/moved/a.sion").is_err(), "wherever its folder is moved to");
-        assert!(place.anchor(c"/a.sion").is_ok());
+        assert!(scope.anchor(c"/moved/a.sion").is_err(), "wherever its folder is moved to");
+        assert!(scope.anchor(c"/a.sion").is_ok());
     }
 
     #[test]
     fn folder_of_a_multifile_below_the_root_is_not_found_through_a_link_out() {
-        let (folder, place) = tree();
+        let (folder, scope) = tree();
         let root = folder.path().join("root");
         symlink(folder.path(), root.join("out")).expect("link");
-        let error = place.folder_of(&root.join("out/a.sion")).expect_err("out of the root");
+        let error = scope.folder_of(&root.join("out/a.sion")).expect_err("out of the root");
         assert_eq!(error.raw_os_error(), Some(18));
-        let (_, is_below) = place.folder_of(&folder.path().join("a.sion")).expect("elsewhere");
+        let (_, is_below) = scope.folder_of(&folder.path().join("a.sion")).expect("elsewhere");
         assert!(!is_below);
     }
 
@@ -434,24 +434,24 @@ mod tests {
     /// As the kernel follows them.
     #[test]
     fn last_names_that_are_links_are_followed() {
-        let (folder, place) = tree();
+        let (folder, scope) = tree();
         let root = folder.path().join("root");
         for (text, name) in [("../sub/file", "sub/up"), ("sub/up", "far"), ("new", "sub/later")] {
             symlink(text, root.join(name)).expect("link");
         }
         let inode = |fd: OwnedFd| rustix::fs::fstat(fd).expect("open").st_ino;
-        let file = inode(place.find(c"/sub/file").expect("there"));
-        assert_eq!(inode(place.find(c"/far").expect("through two")), file);
-        let link = place.open(c"/far", OFlags::PATH | OFlags::NOFOLLOW, Mode::empty());
+        let file = inode(scope.find(c"/sub/file").expect("there"));
+        assert_eq!(inode(scope.find(c"/far").expect("through two")), file);
+        let link = scope.open(c"/far", OFlags::PATH | OFlags::NOFOLLOW, Mode::empty());
         assert_ne!(inode(link.expect("itself")), file);
-        let error = place.open(c"/far", OFlags::NOFOLLOW, Mode::empty()).expect_err("a link");
+        let error = scope.open(c"/far", OFlags::NOFOLLOW, Mode::empty()).expect_err("a link");
         assert_eq!(error.raw_os_error(), Some(40));
         let made = OFlags::WRONLY | OFlags::CREATE;
-        let exclusive = place.open(c"/sub/later", made | OFlags::EXCL, Mode::RWXU);
+        let exclusive = scope.open(c"/sub/later", made | OFlags::EXCL, Mode::RWXU);
         assert_eq!(exclusive.expect_err("taken").raw_os_error(), Some(17));
-        place.open(c"/sub/later", made, Mode::RWXU).expect("made where the link leads");
+        scope.open(c"/sub/later", made, Mode::RWXU).expect("made where the link leads");
         assert!(root.join("sub/new").is_file());
         symlink("round", root.join("round")).expect("link");
-        assert_eq!(place.find(c"/round").expect_err("no end").raw_os_error(), Some(40));
+        assert_eq!(scope.find(c"/round").expect_err("no end").raw_os_error(), Some(40));
     }
 }

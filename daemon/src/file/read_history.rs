@@ -9,7 +9,7 @@ const STEP_LEN: u64 = 256 << 10;
 
 /// History of a file's reads. Offsets are bytes from its start.
 #[derive(Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct ReadHistory {
     /// Where the last request ended.
     next_at: Cell<u64>,
     /// Bytes to fetch ahead; zero while reads are not sequential.
@@ -21,7 +21,7 @@ pub(crate) struct Window {
     pub(crate) is_running: Cell<bool>,
 }
 
-impl Window {
+impl ReadHistory {
     /// Notes a request and returns how far to fetch ahead of it, if at all.
     pub(crate) fn note(&self, at: u64, end: u64) -> Option<u64> {
         let sequential = at == self.next_at.replace(end) && at != end;
@@ -62,44 +62,44 @@ mod tests {
 
     #[test]
     fn window_doubles_while_reads_are_sequential() {
-        let window = Window::default();
-        assert_eq!(window.note(4096, 8192), None, "not the first of a sequence");
-        assert_eq!(window.note(8192, 12288), Some(12288 + WINDOW_MIN));
-        window.fetched_to.set(12288 + WINDOW_MIN);
-        assert_eq!(window.note(12288, 16384), Some(16384 + 2 * WINDOW_MIN));
+        let history = ReadHistory::default();
+        assert_eq!(history.note(4096, 8192), None, "not the first of a sequence");
+        assert_eq!(history.note(8192, 12288), Some(12288 + WINDOW_MIN));
+        history.fetched_to.set(12288 + WINDOW_MIN);
+        assert_eq!(history.note(12288, 16384), Some(16384 + 2 * WINDOW_MIN));
         for step in 0..20 {
             let at = 16384 + step * 4096;
-            window.note(at, at + 4096);
+            history.note(at, at + 4096);
         }
-        assert_eq!(window.len.get(), WINDOW_MAX);
+        assert_eq!(history.len.get(), WINDOW_MAX);
     }
 
     #[test]
     fn jump_ends_the_window() {
-        let window = Window::default();
-        assert_eq!(window.note(0, 4096), Some(4096 + WINDOW_MIN), "a sequence begins here");
-        window.note(4096, 8192);
-        assert_eq!(window.note(1 << 30, (1 << 30) + 4096), None);
-        assert_eq!(window.len.get(), 0);
+        let history = ReadHistory::default();
+        assert_eq!(history.note(0, 4096), Some(4096 + WINDOW_MIN), "a sequence begins here");
+        history.note(4096, 8192);
+        assert_eq!(history.note(1 << 30, (1 << 30) + 4096), None);
+        assert_eq!(history.len.get(), 0);
     }
 
     #[test]
     fn what_is_jumped_over_is_not_fetched_ahead() {
         const THERE: u64 = 1 << 30;
-        let window = Window::default();
-        window.note(0, 4096);
-        window.fetched_to.set(window.note(4096, 8192).expect("a sequence"));
-        let (at, len) = window.ahead().expect("a window");
+        let history = ReadHistory::default();
+        history.note(0, 4096);
+        history.fetched_to.set(history.note(4096, 8192).expect("a sequence"));
+        let (at, len) = history.ahead().expect("a history");
         assert_eq!(at, 8192);
 
-        window.note(THERE, THERE + 4096);
-        window.fetched(at, len); // It was under way.
+        history.note(THERE, THERE + 4096);
+        history.fetched(at, len); // It was under way.
 
-        assert_eq!(window.ahead(), None);
-        let target = window.note(THERE + 4096, THERE + 8192).expect("a sequence again");
-        window.fetched_to.set(target);
-        assert_eq!(window.ahead(), Some((THERE + 8192, WINDOW_MIN)));
-        window.fetched(THERE + 8192, WINDOW_MIN);
-        assert_eq!(window.ahead(), None);
+        assert_eq!(history.ahead(), None);
+        let target = history.note(THERE + 4096, THERE + 8192).expect("a sequence again");
+        history.fetched_to.set(target);
+        assert_eq!(history.ahead(), Some((THERE + 8192, WINDOW_MIN)));
+        history.fetched(THERE + 8192, WINDOW_MIN);
+        assert_eq!(history.ahead(), None);
     }
 }

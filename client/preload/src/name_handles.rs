@@ -10,8 +10,8 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, ask, kernel},
     paths::remote,
+    process_client::client,
     program::Text,
-    served::client,
 };
 
 interpose! { safe:

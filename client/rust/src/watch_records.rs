@@ -13,7 +13,7 @@ use crate::{
     client::Client,
     clock::{nanoseconds, now_ns},
     file::{FileEntry, OpenFile},
-    locked::Locked,
+    locked_file::Locked,
     recorder::{Line, PATH_MAX, RECORD_MAX},
     table::{Entry, FileId},
     watch::{Call, Way},

@@ -24,7 +24,7 @@ impl Owner {
 
 /// The last write to a physical file, and whether its slot says that more like it may follow.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct Repeats {
     last: Option<Last>,
 }
 
@@ -49,7 +49,7 @@ impl Piece {
     }
 }
 
-impl Run {
+impl Repeats {
     /// Returns the slot to record before `piece` is written to the block of `owner`.
     pub(crate) fn before(&mut self, owner: &Owner, piece: Piece) -> Option<Owner> {
         let last = self.last.as_mut().filter(|last| last.open)?;
@@ -104,7 +104,7 @@ mod tests {
     /// Records writes given as (task, block, used after it, last byte), and returns used length and
     /// length of what may follow, before it and after it.
     fn recorded(writes: &[(u32, u64, u64, u8)]) -> Vec<[Option<(u64, u32)>; 2]> {
-        let mut run = Run::default();
+        let mut run = Repeats::default();
         let mut ends = std::collections::BTreeMap::new();
         let told = |owner: Owner| (owner.slot.used, owner.slot.more);
         let record = |(task, block, used, last): &(u32, u64, u64, u8)| {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn blocks_with_checksums_are_recorded_each_time() {
-        let mut run = Run::default();
+        let mut run = Repeats::default();
         for used in [9, 18, 27] {
             let owner = Owner { slot: Slot::of(used, Some(5)), ..owner(0, 0, used) };
             assert!(run.before(&owner, Piece::of(&[1; 9])).is_none());
