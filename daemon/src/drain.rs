@@ -2,11 +2,12 @@
 //!
 //! A unit is what one look at a log finds, at most [`Log::unit_len`](crate::file::Log::unit_len)
 //! bytes. It ends at a multiple of [`Log::piece_len`](crate::file::Log::piece_len) in the file where
-//! more comes behind it, so that a file system gets whole blocks and stripes. What one call has appended, if that is no more, is written by one call: others may append
-//! to the file, too. Whoever waits for bytes drains them itself, in its own latency task
-//! ([`drain_to`]); all else is drained by throughput tasks that take files from a queue, fair by
-//! bytes between sessions; each device has its own ([`Lines`](crate::lines::Lines)). Both hold the
-//! file's turn for the time of a unit, so a waiter waits for at most the one under way.
+//! more comes behind it, so that a file system gets whole blocks and stripes. What one call has
+//! appended, if that is no more, is written by one call: others may append to the file, too.
+//! Whoever waits for bytes drains them itself, in its own latency task ([`drain_to`]); all else is
+//! drained by throughput tasks that take files from a queue, fair by bytes between sessions; each
+//! device has its own ([`Lines`](crate::lines::Lines)). Both hold the file's turn for the time of a
+//! unit, so a waiter waits for at most the one under way.
 //!
 //! # Errors and order
 //!
