@@ -225,7 +225,7 @@ fn check_session<S: SessionStorage>(
             sent.map(|()| Work::Done(0)).map_err(errno)
         }
         Request::FlushAll => Ok(Work::FlushAll),
-        Request::Grow => Ok(Work::Done(core.node.grow(&session.grant))),
+        Request::Grow => Ok(Work::Done(core.node.grow(&session.grant, session.peer.process()))),
         Request::Settle { device, inode, demote } => Ok(Work::Settle((device, inode), demote)),
         // A server's.
         _ => Err(Errno::NOSYS),
