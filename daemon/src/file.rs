@@ -51,7 +51,7 @@ impl Log {
     /// Pieces of the file, bytes: where more comes behind it, a unit ends at a multiple of this. A
     /// power of two, as what file systems prefer.
     pub(crate) fn piece_len(self) -> u64 {
-        self.unit_len().min(self.len / PIECES_OF_LOG)
+        self.unit_len().min(self.len / PIECES_OF_LOG).max(1)
     }
 
     pub(crate) fn overlaps(self, other: Self) -> bool {
@@ -336,5 +336,6 @@ mod tests {
         assert_eq!([1, 4, 16, 64, 1024].map(unit), [256, 256, 1024, 4096, 4096].map(|k| k << 10));
         let piece = |kib: u64| Log { at: 0, len: kib << 10 }.piece_len();
         assert_eq!([64, 1024, 16384].map(piece), [16, 256, 1024].map(|k| k << 10));
+        assert_eq!([1, 2, 4, 8].map(|len| Log { at: 0, len }.piece_len()), [1, 1, 1, 2]);
     }
 }

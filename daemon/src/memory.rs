@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::process::Pid;
+
 /// Bytes of memory: what is there, and what we may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
@@ -20,7 +22,7 @@ impl Memory {
     pub fn find() -> Self {
         let system = rustix::system::sysinfo();
         let total = system.totalram.saturating_mul(system.mem_unit.into());
-        let limits = own_groups().filter_map(|group| group.limit());
+        let limits = groups_of(None).into_iter().filter_map(|group| group.limit());
         // Version 1 states "no limit" as a number beyond all memory.
         let limit = limits.min().filter(|limit| *limit < total);
         Self { total, limit }
@@ -33,11 +35,14 @@ impl Memory {
     }
 }
 
-/// Bytes that may be used now without taking anything from anybody but the page cache.
-pub(crate) fn free() -> u64 {
+/// Bytes that this process and `client` may use now without taking anything from anybody but the
+/// page cache. What they share counts for whoever touches it first.
+pub(crate) fn free(client: Option<Pid>) -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let machine = field(&machine, "MemAvailable:").unwrap_or(0).saturating_mul(1 << 10);
-    own_groups().filter_map(|group| group.free()).fold(machine, u64::min)
+    let others = client.map(|client| groups_of(Some(client))).unwrap_or_default();
+    let groups = groups_of(None).into_iter().chain(others);
+    groups.filter_map(|group| group.free()).fold(machine, u64::min)
 }
 
 /// A control group that counts memory.
@@ -85,14 +90,17 @@ fn field(lines: &str, name: &str) -> Option<u64> {
     words.find_map(|mut words| (words.next() == Some(name)).then(|| words.next())?)?.parse().ok()
 }
 
-/// Our control group and its parents.
-fn own_groups() -> impl Iterator<Item = Group> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    groups_of(&groups, Path::new("/sys/fs/cgroup")).into_iter()
+/// The control groups of a process, ours if `None`, and their parents.
+fn groups_of(process: Option<Pid>) -> Vec<Group> {
+    let lines = match process {
+        None => fs::read_to_string("/proc/self/cgroup"),
+        Some(process) => fs::read_to_string(format!("/proc/{process}/cgroup")),
+    };
+    named(&lines.unwrap_or_default(), Path::new("/sys/fs/cgroup"))
 }
 
 /// The groups that `lines` name, and their parents, of either version.
-fn groups_of(lines: &str, root: &Path) -> Vec<Group> {
+fn named(lines: &str, root: &Path) -> Vec<Group> {
     let mut groups = Vec::new();
     for line in lines.lines() {
         let Some((controllers, path)) = line.split_once(':').and_then(|(_, of)| of.split_once(':'))
@@ -123,7 +131,7 @@ mod tests {
         fs::write(group.join("memory.max"), "max\n").expect("file");
         fs::write(root.path().join("job/memory.max"), "1048576\n").expect("file");
 
-        let limit = |lines| groups_of(lines, root.path()).iter().filter_map(Group::limit).min();
+        let limit = |lines| named(lines, root.path()).iter().filter_map(Group::limit).min();
         assert_eq!(limit("0::/job/step\n"), Some(1 << 20));
         assert_eq!(limit("0::/\n"), None);
         assert_eq!(limit(""), None);
@@ -136,9 +144,10 @@ mod tests {
         write("memory.max", "1000\n");
         write("memory.current", "900\n");
         write("memory.stat", "anon 500\ninactive_file 30\nactive_file 20\nshmem 350\n");
-        let free = |lines| groups_of(lines, root.path()).iter().filter_map(Group::free).min();
+        let free = |lines| named(lines, root.path()).iter().filter_map(Group::free).min();
         assert_eq!(free("0::/\n"), Some(150));
         assert_eq!(free("7:cpu:/\n"), None);
-        assert!((1 << 20..u64::MAX).contains(&super::free()), "{}", super::free());
+        let free = [None, rustix::process::getppid()].map(super::free);
+        assert!(free.iter().all(|free| (1 << 20..u64::MAX).contains(free)), "{free:?}");
     }
 }

@@ -12,6 +12,7 @@ use std::{
 
 use coalesce::Clients;
 use executor::{Counters, Mailbox, Reply, lock, reply};
+use rustix::process::Pid;
 use serde::Serialize;
 use shm::{Board, JobShared, Ready};
 
@@ -218,9 +219,10 @@ impl Node {
         lock(&self.admission).session_count()
     }
 
-    /// Makes the arena of a session as long as there is memory for; returns its length, bytes.
-    pub(crate) fn grow(&self, grant: &Cell<Grant>) -> u64 {
-        let (free, mut grown) = (memory::free(), grant.get());
+    /// Makes the arena of a session of `client` as long as there is memory for; returns its length,
+    /// bytes.
+    pub(crate) fn grow(&self, grant: &Cell<Grant>, client: Option<Pid>) -> u64 {
+        let (free, mut grown) = (memory::free(client), grant.get());
         lock(&self.admission).grow(&mut grown, free);
         grant.set(grown);
         grown.arena_len

@@ -9,6 +9,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
+    process::Pid,
 };
 use storage::Machine;
 use wire::{FileFlags, Message, Registration};
@@ -37,6 +38,9 @@ pub(crate) trait Peer<F> {
 
     /// True if the process has ended, or has become another program. Never blocks.
     fn is_gone(&self) -> bool;
+
+    /// The process, if it has a number here.
+    fn process(&self) -> Option<Pid>;
 
     /// Sends an open file, for slot `slot`. Never blocks.
     fn send_file(&self, slot: u32, file: &F) -> io::Result<()>;
@@ -78,6 +82,10 @@ impl Peer<Located> for Process {
             PollFd::new(&self.process, PollFlags::IN),
         ];
         poll(&mut ends, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    fn process(&self) -> Option<Pid> {
+        uring::Peer::of(&*self.socket).ok()?.process
     }
 
     fn send_file(&self, slot: u32, file: &Located) -> io::Result<()> {

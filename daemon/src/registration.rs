@@ -129,12 +129,12 @@ fn refuse<S: SessionStorage>(
     Err(why)
 }
 
-/// True if `log` lies in the arena and beside the logs of the session's other files.
+/// True if `log` lies in what is granted of the arena, beside the logs of the session's other
+/// files.
 pub(crate) fn may_have_log<S: SessionStorage>(session: &Session<S>, slot: u32, log: Log) -> bool {
     let is_apart = |file: &Rc<OpenFile<S>>| file.slot == slot || !file.log().overlaps(log);
-    let arena_len = session.grant.get().arena_len;
-    let is_granted = log.at.checked_add(log.len).is_some_and(|end| end <= arena_len);
-    is_granted && log.is_valid(&session.segment) && session.files().iter().all(is_apart)
+    let is_valid = session.may_use(log.at, log.len) && log.is_valid(&session.segment);
+    is_valid && session.files().iter().all(is_apart)
 }
 
 /// Drains a file and lets go of it: on return the daemon has no descriptor of it and no operation

@@ -190,7 +190,7 @@ fn check<S: SessionStorage>(
         }
         Request::Read { at, len, arena_at, .. } | Request::Write { at, len, arena_at, .. } => {
             let end = at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
-            if i64::try_from(end).is_err() || !session.segment.has(arena_at, u64::from(len)) {
+            if i64::try_from(end).is_err() || !session.may_use(arena_at, len.into()) {
                 return Err(Errno::INVAL);
             }
         }
@@ -225,7 +225,7 @@ fn check_session<S: SessionStorage>(
             sent.map(|()| Work::Done(0)).map_err(errno)
         }
         Request::FlushAll => Ok(Work::FlushAll),
-        Request::Grow => Ok(Work::Done(core.node.grow(&session.grant))),
+        Request::Grow => Ok(Work::Done(core.node.grow(&session.grant, session.peer.process()))),
         Request::Settle { device, inode, demote } => Ok(Work::Settle((device, inode), demote)),
         // A server's.
         _ => Err(Errno::NOSYS),

@@ -173,6 +173,11 @@ impl<S: Storage> Session<S> {
         self.descriptor_count.get() < self.grant.get().file_credit
     }
 
+    /// True if the range lies in what is granted of the arena.
+    pub(crate) fn may_use(&self, arena_at: u64, len: u64) -> bool {
+        arena_at.checked_add(len).is_some_and(|end| end <= self.grant.get().arena_len)
+    }
+
     /// Marks the session as ending; `false` when it was already.
     pub(crate) fn begin_end(&self) -> bool {
         let first = !self.ending.replace(true);

@@ -37,9 +37,15 @@ impl Arena {
         Self { used, blocks: blocks_of(len), populated: 0, lent, lent_blocks: 0 }
     }
 
-    /// Makes it that of an arena of `len` bytes, which is no shorter.
+    /// Makes an empty one that of an arena of `len` bytes.
     pub(crate) fn cover(&mut self, len: u64) {
         self.blocks = blocks_of(len);
+    }
+
+    /// Makes it that of an arena of `len` bytes, unless it has more: of two threads that have it
+    /// grow the one that got less may be the last.
+    pub(crate) fn lengthen(&mut self, len: u64) {
+        self.blocks = self.blocks.max(blocks_of(len));
     }
 
     /// About the `part`th part of what is free, as a power of two, and at least a block: who takes
@@ -160,6 +166,18 @@ mod tests {
         assert_eq!(arena.take(256 << 10), Some(512 << 10));
         arena.give(big, 512 << 10);
         assert_eq!(arena.take(512 << 10), Some(0));
+    }
+
+    #[test]
+    fn an_arena_that_grows_never_loses_what_it_gave() {
+        let mut arena = Arena::new(1 << 20);
+        arena.lengthen(4 << 20);
+        let log = arena.take(2 << 20).expect("half");
+        assert_eq!(log, 0);
+        let upper = arena.take(2 << 20).expect("the other half");
+        arena.lengthen(2 << 20);
+        arena.give(upper, 2 << 20);
+        assert_eq!(arena.take(2 << 20), Some(upper));
     }
 
     #[test]

@@ -13,25 +13,44 @@
 use core::{
     ops::Range,
     ptr,
-    sync::atomic::{AtomicBool, AtomicU8, Ordering},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
 };
 
 use rustix::process::{Resource, getrlimit};
 use wire::Request;
 
-use crate::{arena::BLOCK, client::Client, connection::Connection};
+use crate::{
+    arena::BLOCK,
+    client::Client,
+    clock::{coarse_now, nanoseconds},
+    connection::Connection,
+};
+
+/// Time after which more is asked for again that was refused, ns.
+const ASK_EVERY_NS: u64 = 100_000_000;
 
 /// How far the arena has grown.
 pub(crate) struct Growth {
     /// Bytes that were granted at first.
     pub(crate) granted: u64,
-    /// More has been granted.
-    is_over: AtomicBool,
+    /// When more may be asked for, ns: never again once it has been granted.
+    due_ns: AtomicU64,
 }
 
 impl Growth {
     pub(crate) const fn new(granted: u64) -> Self {
-        Self { granted, is_over: AtomicBool::new(false) }
+        Self { granted, due_ns: AtomicU64::new(0) }
+    }
+
+    fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.due_ns.load(Ordering::Relaxed)
+    }
+
+    /// Learns that `len` bytes are granted now.
+    fn answered(&self, len: u64, now_ns: u64) {
+        let is_more = len > self.granted;
+        let due_ns = if is_more { u64::MAX } else { now_ns.saturating_add(ASK_EVERY_NS) };
+        self.due_ns.fetch_max(due_ns, Ordering::Relaxed);
     }
 }
 
@@ -66,9 +85,12 @@ impl Client {
         let Some((connection, at)) = found else { return false };
         let is_ours = self.connected().is_some_and(|ours| ptr::eq(ours, connection));
         if let Some(mut arena) = connection.arena.lock().ok().filter(|_| is_ours) {
-            if let Some(lent) = arena.regain(at).and_then(within) {
-                // Before somebody else is given it: a log is inherited.
-                connection.session.inherit(lent.start, lent.len(), true);
+            // Before somebody else is given it: a log is inherited, and has its own bytes.
+            if let Some(lent) = arena.regain(at) {
+                connection.release_grown(&lent).into_iter().for_each(|at| arena.untouch(at));
+                if let Some(lent) = within(lent) {
+                    connection.session.inherit(lent.start, lent.len(), true);
+                }
             }
         }
         true
@@ -85,27 +107,31 @@ impl Connection {
 
     /// Makes the arena as long as there is memory for, once.
     pub(crate) fn grow(&self) {
-        let most = self.session.arena().len() as u64;
-        if most <= self.growth.granted || self.growth.is_over.load(Ordering::Relaxed) {
+        let (most, now_ns) = (self.session.arena().len() as u64, nanoseconds(coarse_now()));
+        if most <= self.growth.granted || !self.growth.is_due(now_ns) {
             return;
         }
-        if let Ok(Ok(len)) = self.call(Request::Grow) {
-            self.growth.is_over.store(len > self.growth.granted, Ordering::Relaxed);
-            if let Ok(mut arena) = self.arena.lock() {
-                arena.cover(len.clamp(self.growth.granted, most));
-            }
+        let Ok(Ok(len)) = self.call(Request::Grow) else { return };
+        if let Ok(mut arena) = self.arena.lock() {
+            arena.lengthen(len.min(most));
+            self.growth.answered(len, now_ns);
         }
     }
 
     /// Gives back the memory of `len` bytes at `at`, as far as it was not granted at first.
     pub(crate) fn give_memory(&self, at: u64, len: u64) {
-        let grown = at.max(self.growth.granted)..at.saturating_add(len);
-        if let Some(range) = within(grown.clone()).filter(|range| !range.is_empty()) {
-            self.session.release(range.start, range.len());
-            if let Ok(mut arena) = self.arena.lock() {
-                arena.untouch(grown.start);
-            }
+        let start = self.release_grown(&(at..at.saturating_add(len)));
+        if let (Some(start), Ok(mut arena)) = (start, self.arena.lock()) {
+            arena.untouch(start);
         }
+    }
+
+    /// Releases what of `range` was not granted at first; returns where that starts, if it is any.
+    fn release_grown(&self, range: &Range<u64>) -> Option<u64> {
+        let start = range.start.max(self.growth.granted);
+        let grown = within(start..range.end).filter(|grown| !grown.is_empty())?;
+        self.session.release(grown.start, grown.len());
+        Some(start)
     }
 
     /// Has memory behind the blocks of `len` bytes that start at `at`, as far as nobody has touched
@@ -122,4 +148,22 @@ impl Connection {
 
 fn within(lent: Range<u64>) -> Option<Range<usize>> {
     Some(usize::try_from(lent.start).ok()?..usize::try_from(lent.end).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_asked_for_until_it_is_granted_and_not_at_every_write() {
+        let growth = Growth::new(100);
+        assert!(growth.is_due(0));
+        growth.answered(100, 0);
+        assert!(!growth.is_due(ASK_EVERY_NS - 1) && growth.is_due(ASK_EVERY_NS));
+        growth.answered(200, ASK_EVERY_NS);
+        assert!(!growth.is_due(u64::MAX - 1));
+        // Another thread's answer, which comes late.
+        growth.answered(100, ASK_EVERY_NS);
+        assert!(!growth.is_due(u64::MAX - 1));
+    }
 }

@@ -12,6 +12,7 @@ use std::{
 
 use executor::{Handle, Instant};
 use fastrand::Rng;
+use rustix::process::Pid;
 use shm::{
     copy,
     lane::Requester,
@@ -74,6 +75,10 @@ impl Peer<Rc<Open>> for WireEnd {
 
     fn is_gone(&self) -> bool {
         self.0.is_gone.get()
+    }
+
+    fn process(&self) -> Option<Pid> {
+        None
     }
 
     fn send_file(&self, _: u32, _: &Rc<Open>) -> io::Result<()> {

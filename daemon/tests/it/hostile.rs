@@ -70,6 +70,22 @@ fn forged_registrations_end_the_session() {
 }
 
 #[test]
+fn shortest_logs_are_drained() {
+    let daemon = Daemon::start();
+    for len in [1, 2, 4] {
+        let path = daemon.folder().join(format!("{len}"));
+        let file = File::create(&path).expect("a file");
+        let mut client = Client::connect(daemon.folder());
+        client.register(0, &file, FileFlags::WRITABLE, (0, len));
+        client.stage_all(0, 0, b"a few bytes");
+        assert_eq!(client.ask(Request::Close { file: 0 }), Ok(0));
+        assert_eq!(contents(&path).expect("a file"), b"a few bytes");
+    }
+    expect_service(&daemon);
+    daemon.stop();
+}
+
+#[test]
 fn more_descriptors_than_a_message_may_bring_end_the_session() {
     let daemon = Daemon::start();
     let file = File::create(daemon.folder().join("file")).expect("a file");

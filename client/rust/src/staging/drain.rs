@@ -208,6 +208,10 @@ pub(crate) fn take_over(link: Link, log: &mut Log, fd: BorrowedFd<'_>) {
             link.shared.owe(errno.raw_os_error().unsigned_abs());
         }
     }
+    // Nothing more is staged in it, and nobody reads of it what is in the file.
+    if log.producer.refresh(link.shared) == 0 {
+        link.connection.give_memory(log.at, log.producer.capacity());
+    }
 }
 
 /// Ends the claim of a dead daemon. An append that it had begun is released as far as it came.
