@@ -76,6 +76,14 @@ pub(crate) struct ArenaRange {
     pub(crate) len: u64,
 }
 
+impl ArenaRange {
+    /// All but the first `done` bytes; `None` when there are no more.
+    pub(crate) fn behind(self, done: u64) -> Option<Self> {
+        let len = self.len.checked_sub(done).filter(|len| *len > 0)?;
+        Some(Self { arena_at: self.arena_at + done, len })
+    }
+}
+
 /// An open file of a session.
 pub(crate) struct OpenFile<S: Storage> {
     pub(crate) session: u32,

@@ -14,7 +14,7 @@ use executor::{Class, Credit, Handle};
 use rustix::io::Errno;
 use shm::lane::{SLOTS, Words};
 use storage::{
-    SHORT_LEN,
+    SHORT_LEN, goes_on,
     lock_call::LockCall,
     names::{FileCall, Identity},
     verdict::{Verdict, errno},
@@ -352,10 +352,17 @@ async fn read<S: SessionStorage>(
     drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
     ticket.issue();
-    let into = file.buffer(range).ok_or(Errno::FAULT)?.into();
-    let read = core.storage.read_full(&descriptor.file, at, &into).await.map_err(errno)? as u64;
-    invariant!(read <= range.len, "storage reads what fits", else return Err(Errno::IO));
-    Ok(read)
+    let mut done = 0;
+    // Not `read_full`: this future is to stay small.
+    while let Some(rest) = range.behind(done as u64) {
+        let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
+        let part = core.storage.read(&descriptor.file, at + done as u64, into).await;
+        if !goes_on(&mut done, part).map_err(errno)? {
+            break;
+        }
+    }
+    invariant!(done as u64 <= range.len, "storage reads what fits", else return Err(Errno::IO));
+    Ok(done as u64)
 }
 
 /// Writes from the arena, after what is staged, until the range is written or an error stops it.
@@ -369,9 +376,16 @@ async fn write<S: SessionStorage>(
     let _turn = drain::drain_and_turn_to_write(core, file).await?;
     let descriptor = file.descriptor()?;
     ticket.issue();
-    let from = file.buffer(range).ok_or(Errno::FAULT)?.into();
-    let done = core.storage.write_full(&descriptor.file, at, &from).await.map_err(errno)? as u64;
-    invariant!(done <= range.len, "storage writes what it gets", else return Err(Errno::IO));
-    core.count(file.session, |totals| totals.bytes_executed += done);
-    Ok(done)
+    let mut done = 0;
+    while let Some(rest) = range.behind(done as u64) {
+        let from = file.buffer(rest).ok_or(Errno::FAULT)?.into();
+        let part = core.storage.write(&descriptor.file, at + done as u64, from).await;
+        if !goes_on(&mut done, part).map_err(errno)? {
+            break;
+        }
+    }
+    invariant!(done as u64 <= range.len, "storage writes what it gets",
+        else return Err(Errno::IO));
+    core.count(file.session, |totals| totals.bytes_executed += done as u64);
+    if done == 0 && range.len > 0 { Err(Errno::IO) } else { Ok(done as u64) }
 }

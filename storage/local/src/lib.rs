@@ -58,15 +58,26 @@ pub trait Storage: Clone + 'static {
 
     /// Reads until `into` is full or the file ends; an error counts if nothing was read.
     async fn read_full(&self, file: &Self::File, at: u64, into: &Buffers) -> io::Result<usize> {
-        moved(at, into, async |at, rest| self.read(file, at, rest).await).await
+        let mut done = 0;
+        while let Some(rest) = into.suffix(done) {
+            let part = self.read(file, at.saturating_add(done as u64), rest).await;
+            if !goes_on(&mut done, part)? {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     /// Writes until all is written or an error stops it, which counts if nothing was written.
     async fn write_full(&self, file: &Self::File, at: u64, from: &Buffers) -> io::Result<usize> {
-        match moved(at, from, async |at, rest| self.write(file, at, rest).await).await? {
-            0 if !from.is_empty() => Err(Errno::IO.into()),
-            len => Ok(len),
+        let mut done = 0;
+        while let Some(rest) = from.suffix(done) {
+            let part = self.write(file, at.saturating_add(done as u64), rest).await;
+            if !goes_on(&mut done, part)? {
+                break;
+            }
         }
+        if done == 0 && !from.is_empty() { Err(Errno::IO.into()) } else { Ok(done) }
     }
 
     /// Makes a file durable.
@@ -96,24 +107,18 @@ pub trait Storage: Clone + 'static {
     async fn name(&self, call: NameCall) -> io::Result<Answer>;
 }
 
-/// Moves all of `buffers` by `part`, which gets the rest and its place in the file, and moves as
-/// much of it as it can. Returns how many bytes were moved.
-async fn moved(
-    at: u64,
-    buffers: &Buffers,
-    part: impl AsyncFn(u64, Buffers) -> io::Result<usize>,
-) -> io::Result<usize> {
-    let mut done = 0;
-    while let Some(rest) = buffers.suffix(done) {
-        let at = at.checked_add(done as u64).ok_or(Errno::FBIG)?;
-        match part(at, rest).await {
-            Err(error) if done == 0 => return Err(error),
-            Ok(0) | Err(_) => break,
-            Ok(len) => done += len,
-        }
+/// Adds up what a part of a transfer has come to; true if the next part may follow.
+///
+/// # Errors
+///
+/// That of the first part: of a later one it is told when that is asked for again.
+pub fn goes_on(done: &mut usize, part: io::Result<usize>) -> io::Result<bool> {
+    match part {
+        Err(error) if *done == 0 => return Err(error),
+        Ok(0) | Err(_) => return Ok(false),
+        Ok(len) => *done += len,
     }
-    debug_assert!(done <= buffers.len(), "storage moves what it is asked to");
-    Ok(done)
+    Ok(true)
 }
 
 /// Storage whose files can be locked.
