@@ -54,13 +54,6 @@ impl Growth {
     }
 }
 
-/// Bytes of an arena to map, of which `granted` are granted at first: no more where the program's
-/// address space is limited, for it may need all of that.
-pub(crate) fn arena_max(granted: u64) -> usize {
-    let most = getrlimit(Resource::As).current.map_or(u64::MAX, |_| granted);
-    usize::try_from(most).unwrap_or(usize::MAX)
-}
-
 impl Client {
     /// At least `len` bytes of what is shared with the daemon, at the start of a page, with any
     /// contents; connects first if need be. `None`: there is no daemon, or the process has its
@@ -100,21 +93,23 @@ impl Client {
 impl Connection {
     /// Where `len` bytes of memory lie in the arena, if they do.
     pub(crate) fn place_of(&self, address: usize, len: usize) -> Option<u64> {
-        let arena = self.session.arena();
-        let at = address.checked_sub(arena.as_ptr().addr())?;
-        (at.checked_add(len)? <= arena.len()).then_some(at as u64)
+        self.session.place_of(address, len).map(|at| at as u64)
     }
 
-    /// Makes the arena as long as there is memory for, once.
+    /// Makes the arena as long as there is memory for, once. Not where the program's address space
+    /// is limited, for it may need all of that.
     pub(crate) fn grow(&self) {
-        let (most, now_ns) = (self.session.arena().len() as u64, nanoseconds(coarse_now()));
-        if most <= self.growth.granted || !self.growth.is_due(now_ns) {
+        let (granted, now_ns) = (self.growth.granted, nanoseconds(coarse_now()));
+        let most = self.session.arena_max();
+        if most as u64 <= granted || !self.growth.is_due(now_ns) || has_limited_address_space() {
             return;
         }
         let Ok(Ok(len)) = self.call(Request::Grow) else { return };
+        let longer = usize::try_from(len).map_or(most, |len| len.min(most));
+        let is_mapped = len <= granted || self.session.lengthen(longer).is_ok();
         if let Ok(mut arena) = self.arena.lock() {
-            arena.lengthen(len.min(most));
-            self.growth.answered(len, now_ns);
+            arena.lengthen(len.min(self.session.arena().len() as u64));
+            self.growth.answered(if is_mapped { len } else { granted }, now_ns);
         }
     }
 
@@ -144,6 +139,10 @@ impl Connection {
             self.session.populate(range.start, range.len());
         }
     }
+}
+
+fn has_limited_address_space() -> bool {
+    getrlimit(Resource::As).current.is_some()
 }
 
 fn within(lent: Range<u64>) -> Option<Range<usize>> {
