@@ -39,6 +39,7 @@ mod edges;
 mod eligibility;
 mod file;
 mod flags;
+mod growth;
 mod host;
 mod job;
 mod limit;
