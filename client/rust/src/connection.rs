@@ -48,8 +48,8 @@ use crate::{
     clock::now,
     config::Config,
     descriptor_messages::send_with,
+    growth::Growth,
     host::Host,
-    memory::{Growth, arena_max},
     mount_namespace,
     patience::{Patience, look},
     recorder::{At, Recorder, Traced},
@@ -165,8 +165,8 @@ impl Connection {
         let Greeted { met, sight } = greeted;
         let dial::Met { socket, daemon, welcome, segments: [session, job] } = met;
         let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;
-        let session = Session::open(session, arena_max(welcome.arena_len));
-        let session = session.map_err(|_| Failure::Unreachable)?;
+        let arena_len = usize::try_from(welcome.arena_len).unwrap_or(usize::MAX);
+        let session = Session::open(session, arena_len).map_err(|_| Failure::Unreachable)?;
         let job = Job::open(job).map_err(|_| Failure::Unreachable)?;
         tables.slots.lock().map_err(|_| Failure::Unreachable)?.credit(welcome.file_credit);
         let arena_len = welcome.arena_len.min(session.arena().len() as u64);

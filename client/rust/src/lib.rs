@@ -40,6 +40,7 @@ mod eligibility;
 mod file;
 mod file_locks;
 mod flags;
+mod growth;
 mod host;
 mod job;
 mod limit;

@@ -10,11 +10,7 @@
 //! request of the program asks for, and only until that is answered. One that does not keep to that
 //! changes bytes of the program's, which are copied and never looked at here.
 
-use core::{
-    ops::Range,
-    ptr,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
-};
+use core::{ops::Range, ptr, sync::atomic::AtomicU8};
 
 use rustix::process::{Resource, getrlimit};
 use wire::Request;
@@ -25,41 +21,6 @@ use crate::{
     clock::{coarse_now, nanoseconds},
     connection::Connection,
 };
-
-/// Time after which more is asked for again that was refused, ns.
-const ASK_EVERY_NS: u64 = 100_000_000;
-
-/// How far the arena has grown.
-pub(crate) struct Growth {
-    /// Bytes that were granted at first.
-    pub(crate) granted: u64,
-    /// When more may be asked for, ns: never again once it has been granted.
-    due_ns: AtomicU64,
-}
-
-impl Growth {
-    pub(crate) const fn new(granted: u64) -> Self {
-        Self { granted, due_ns: AtomicU64::new(0) }
-    }
-
-    fn is_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.due_ns.load(Ordering::Relaxed)
-    }
-
-    /// Learns that `len` bytes are granted now.
-    fn answered(&self, len: u64, now_ns: u64) {
-        let is_more = len > self.granted;
-        let due_ns = if is_more { u64::MAX } else { now_ns.saturating_add(ASK_EVERY_NS) };
-        self.due_ns.fetch_max(due_ns, Ordering::Relaxed);
-    }
-}
-
-/// Bytes of an arena to map, of which `granted` are granted at first: no more where the program's
-/// address space is limited, for it may need all of that.
-pub(crate) fn arena_max(granted: u64) -> usize {
-    let most = getrlimit(Resource::As).current.map_or(u64::MAX, |_| granted);
-    usize::try_from(most).unwrap_or(usize::MAX)
-}
 
 impl Client {
     /// At least `len` bytes of what is shared with the daemon, at the start of a page, with any
@@ -100,21 +61,23 @@ impl Client {
 impl Connection {
     /// Where `len` bytes of memory lie in the arena, if they do.
     pub(crate) fn place_of(&self, address: usize, len: usize) -> Option<u64> {
-        let arena = self.session.arena();
-        let at = address.checked_sub(arena.as_ptr().addr())?;
-        (at.checked_add(len)? <= arena.len()).then_some(at as u64)
+        self.session.place_of(address, len).map(|at| at as u64)
     }
 
-    /// Makes the arena as long as there is memory for, once.
+    /// Makes the arena as long as there is memory for, once. Not where the program's address space
+    /// is limited, for it may need all of that.
     pub(crate) fn grow(&self) {
-        let (most, now_ns) = (self.session.arena().len() as u64, nanoseconds(coarse_now()));
-        if most <= self.growth.granted || !self.growth.is_due(now_ns) {
+        let (granted, now_ns) = (self.growth.granted, nanoseconds(coarse_now()));
+        let most = self.session.arena_max();
+        if most as u64 <= granted || !self.growth.is_due(now_ns) || has_limited_address_space() {
             return;
         }
         let Ok(Ok(len)) = self.call(Request::Grow) else { return };
+        let longer = usize::try_from(len).map_or(most, |len| len.min(most));
+        let is_mapped = len <= granted || self.session.lengthen(longer).is_ok();
         if let Ok(mut arena) = self.arena.lock() {
-            arena.lengthen(len.min(most));
-            self.growth.answered(len, now_ns);
+            arena.lengthen(len.min(self.session.arena().len() as u64));
+            self.growth.answered(if is_mapped { len } else { granted }, now_ns);
         }
     }
 
@@ -146,24 +109,10 @@ impl Connection {
     }
 }
 
-fn within(lent: Range<u64>) -> Option<Range<usize>> {
-    Some(usize::try_from(lent.start).ok()?..usize::try_from(lent.end).ok()?)
+fn has_limited_address_space() -> bool {
+    getrlimit(Resource::As).current.is_some()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_is_asked_for_until_it_is_granted_and_not_at_every_write() {
-        let growth = Growth::new(100);
-        assert!(growth.is_due(0));
-        growth.answered(100, 0);
-        assert!(!growth.is_due(ASK_EVERY_NS - 1) && growth.is_due(ASK_EVERY_NS));
-        growth.answered(200, ASK_EVERY_NS);
-        assert!(!growth.is_due(u64::MAX - 1));
-        // Another thread's answer, which comes late.
-        growth.answered(100, ASK_EVERY_NS);
-        assert!(!growth.is_due(u64::MAX - 1));
-    }
+fn within(lent: Range<u64>) -> Option<Range<usize>> {
+    Some(usize::try_from(lent.start).ok()?..usize::try_from(lent.end).ok()?)
 }

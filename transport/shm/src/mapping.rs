@@ -10,7 +10,7 @@ use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
     io::{self, Errno},
-    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+    mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap, mremap, munmap},
 };
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -69,29 +69,42 @@ impl Mapping {
     ///
     /// `EINVAL` when it is not sealed against resizing; else as `fcntl`, `fstat`, `mmap` give them.
     pub fn open(fd: impl AsFd) -> io::Result<Self> {
-        Self::open_as(fd, SHARED, usize::MAX)
+        Self::open_as(fd, SHARED)
     }
 
-    /// As [`open`](Self::open), of its first `len_max` bytes.
+    /// As [`open`](Self::open), of its first `len_max` bytes, with the length of the segment.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub fn open_start(fd: impl AsFd, len_max: usize) -> io::Result<Self> {
-        Self::open_as(fd, SHARED, len_max)
+    pub fn open_start(fd: impl AsFd, len_max: usize) -> io::Result<(Self, usize)> {
+        let len = sealed_len(&fd)?;
+        Ok((Self::map(fd, len.min(len_max), SHARED)?, len))
     }
 
-    fn open_as(fd: impl AsFd, access: ProtFlags, len_max: usize) -> io::Result<Self> {
-        if !fcntl_get_seals(&fd)?.contains(FIXED) {
-            return Err(Errno::INVAL);
-        }
-        let len = usize::try_from(fstat(&fd)?.st_size).map_err(|_| Errno::OVERFLOW)?;
-        Self::map(fd, len.min(len_max), access)
+    /// Maps the first `len` bytes of the segment once more, which has as many.
+    ///
+    /// # Errors
+    ///
+    /// As `mremap` gives them.
+    pub fn map_again(&self, len: usize) -> io::Result<Self> {
+        let old = self.base.as_ptr().cast();
+        // SAFETY: with an old length of zero a shared mapping stays as it is, and the new one is at
+        // an address of the kernel's choice.
+        Self::made(unsafe { mremap(old, 0, len, MremapFlags::MAYMOVE) }?, len)
+    }
+
+    fn open_as(fd: impl AsFd, access: ProtFlags) -> io::Result<Self> {
+        let len = sealed_len(&fd)?;
+        Self::map(fd, len, access)
     }
 
     fn map(fd: impl AsFd, len: usize, access: ProtFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice changes no existing memory.
-        let base = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, fd, 0) }?;
+        Self::made(unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, fd, 0) }?, len)
+    }
+
+    fn made(base: *mut c_void, len: usize) -> io::Result<Self> {
         // A core dump is the program's; what is staged would make it a hundred times as large.
         // SAFETY: the range was mapped just now; what is dumped changes no contents.
         match unsafe { madvise(base, len, Advice::LinuxDontDump) } {
@@ -169,6 +182,14 @@ impl Mapping {
     }
 }
 
+/// Length of a segment that nobody can resize.
+fn sealed_len(fd: impl AsFd) -> io::Result<usize> {
+    if !fcntl_get_seals(&fd)?.contains(FIXED) {
+        return Err(Errno::INVAL);
+    }
+    usize::try_from(fstat(&fd)?.st_size).map_err(|_| Errno::OVERFLOW)
+}
+
 /// A segment that somebody else writes, mapped to be read. A store to it is a fault.
 #[derive(Debug)]
 pub struct ReadOnly(Mapping);
@@ -180,7 +201,7 @@ impl ReadOnly {
     ///
     /// As [`Mapping::open`].
     pub fn open(fd: impl AsFd) -> io::Result<Self> {
-        Mapping::open_as(fd, ProtFlags::READ, usize::MAX).map(Self)
+        Mapping::open_as(fd, ProtFlags::READ).map(Self)
     }
 
     /// Length in bytes.

@@ -5,6 +5,7 @@
 //! valid value of; a session's payload areas follow its struct.
 
 use core::{
+    iter,
     ptr::NonNull,
     sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
@@ -22,6 +23,7 @@ use crate::{
     lane::Lane,
     mapping::{Mapping, ReadOnly},
     names::Names,
+    once::Once,
     places::{PlacesShared, Reading},
     staging::FileSlot,
 };
@@ -81,8 +83,15 @@ pub struct SessionShared {
 pub struct Job(Mapping);
 
 /// A mapped session segment.
+///
+/// A client maps no more of the arena than it may use, for address space counts, too: against its
+/// limit, and as memory once the program locks all it has. It maps the segment once more for more.
 #[derive(Debug)]
-pub struct Session(Mapping);
+pub struct Session {
+    first: Mapping,
+    longer: Once<Mapping>,
+    arena_max: usize,
+}
 
 /// The table of places as its writer has it mapped.
 #[derive(Debug)]
@@ -178,44 +187,84 @@ impl Session {
     /// As [`Mapping::create`].
     pub fn create(arena_len: usize) -> io::Result<(Self, OwnedFd)> {
         let len = Self::ARENA_AT.checked_add(arena_len).ok_or(Errno::OVERFLOW)?;
-        let (mapping, fd) = Mapping::create(len)?;
-        Ok((Self(mapping), fd))
+        let (first, fd) = Mapping::create(len)?;
+        Ok((Self { first, longer: Once::new(), arena_max: arena_len }, fd))
     }
 
-    /// Maps a segment the daemon created, with at most `arena_max` bytes of its arena.
+    /// Maps a segment the daemon created, with at most `arena_len` bytes of its arena.
     ///
     /// # Errors
     ///
     /// `EINVAL` when it is too short or not sealed; else as [`Mapping::open`].
-    pub fn open(fd: impl AsFd, arena_max: usize) -> io::Result<Self> {
-        let mapping = Mapping::open_start(fd, Self::ARENA_AT.saturating_add(arena_max))?;
-        if mapping.len() < Self::ARENA_AT {
+    pub fn open(fd: impl AsFd, arena_len: usize) -> io::Result<Self> {
+        let wanted = Self::ARENA_AT.saturating_add(arena_len);
+        let (first, len) = Mapping::open_start(fd, wanted)?;
+        let arena_max = len.checked_sub(Self::ARENA_AT).ok_or(Errno::INVAL)?;
+        Ok(Self { first, longer: Once::new(), arena_max })
+    }
+
+    /// Has `arena_len` bytes of the arena mapped, once. What was mapped stays, at its addresses.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when the arena is shorter; else as [`Mapping::map_again`].
+    pub fn lengthen(&self, arena_len: usize) -> io::Result<()> {
+        if arena_len > self.arena_max {
             return Err(Errno::INVAL);
         }
-        Ok(Self(mapping))
+        if self.longer.get().is_none() {
+            let longer = self.first.map_again(Self::ARENA_AT + arena_len)?;
+            // Another thread's may be there by now.
+            self.longer.set(longer).map_or_else(drop, |_| ());
+        }
+        Ok(())
+    }
+
+    /// Bytes of the arena, of which not all need be mapped.
+    #[must_use]
+    pub const fn arena_max(&self) -> usize {
+        self.arena_max
+    }
+
+    fn longest(&self) -> &Mapping {
+        self.longer.get().unwrap_or(&self.first)
     }
 
     /// The shared struct.
     #[must_use]
     pub const fn shared(&self) -> &SessionShared {
         // SAFETY: as for `Job::shared`.
-        unsafe { view(self.0.base()) }
+        unsafe { view(self.first.base()) }
     }
 
     /// The buffer of lane `lane`; empty when there is no such lane.
     #[must_use]
     pub fn buffer(&self, lane: usize) -> &[AtomicU8] {
-        debug_assert!(Self::ARENA_AT <= self.0.bytes().len(), "a segment has all its lanes");
+        debug_assert!(Self::ARENA_AT <= self.first.bytes().len(), "a segment has all its lanes");
         let at = Self::BUFFERS_AT + lane.min(LANES) * LANE_BUFFER_LEN;
         let end = if lane < LANES { at + LANE_BUFFER_LEN } else { at };
-        self.0.bytes().get(at..end).unwrap_or_default()
+        self.first.bytes().get(at..end).unwrap_or_default()
     }
 
     /// The arena: staging logs, read windows, and what the program shares, in places the client
-    /// chooses.
+    /// chooses. As much of it as is mapped.
     #[must_use]
     pub fn arena(&self) -> &[AtomicU8] {
-        self.0.bytes().get(Self::ARENA_AT..).unwrap_or_default()
+        self.longest().bytes().get(Self::ARENA_AT..).unwrap_or_default()
+    }
+
+    /// Where `len` bytes of memory lie in the arena, if they do.
+    #[must_use]
+    pub fn place_of(&self, address: usize, len: usize) -> Option<usize> {
+        let mut places = self.mappings().map(|mapping| {
+            let at = address.checked_sub(mapping.base().as_ptr().addr() + Self::ARENA_AT)?;
+            (at.checked_add(len)? <= mapping.len().saturating_sub(Self::ARENA_AT)).then_some(at)
+        });
+        places.find_map(|place| place)
+    }
+
+    fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        iter::once(&self.first).chain(self.longer.get())
     }
 
     /// Where the arena starts in [`bytes`](Self::bytes).
@@ -227,22 +276,24 @@ impl Session {
     /// Every byte of the segment.
     #[must_use]
     pub const fn bytes(&self) -> &[AtomicU8] {
-        self.0.bytes()
+        self.first.bytes()
     }
 
     /// Takes memory for `len` bytes of the arena from `at` on; see [`Mapping::populate`].
     pub fn populate(&self, at: usize, len: usize) {
-        self.0.populate(Self::ARENA_AT.saturating_add(at), len);
+        self.longest().populate(Self::ARENA_AT.saturating_add(at), len);
     }
 
     /// Gives back the memory of `len` bytes of the arena from `at` on; see [`Mapping::release`].
     pub fn release(&self, at: usize, len: usize) {
-        self.0.release(Self::ARENA_AT.saturating_add(at), len);
+        self.longest().release(Self::ARENA_AT.saturating_add(at), len);
     }
 
     /// Says whether children get `len` bytes of the arena from `at` on; see [`Mapping::inherit`].
     pub fn inherit(&self, at: usize, len: usize, is_inherited: bool) {
-        self.0.inherit(Self::ARENA_AT.saturating_add(at), len, is_inherited);
+        for mapping in self.mappings() {
+            mapping.inherit(Self::ARENA_AT.saturating_add(at), len, is_inherited);
+        }
     }
 }
 
@@ -316,7 +367,8 @@ mod tests {
         let (ours, fd) = Session::create(1 << 20).expect("memfd");
         let theirs = Session::open(&fd, usize::MAX).expect("sealed");
         assert_eq!(theirs.arena().len(), 1 << 20);
-        assert_eq!(Session::open(&fd, 4096).expect("sealed").arena().len(), 4096);
+        let short = Session::open(&fd, 4096).expect("sealed");
+        assert_eq!((short.arena().len(), short.arena_max()), (4096, 1 << 20));
 
         ours.arena()[5].store(7, Ordering::Relaxed);
         assert!(ours.shared().mark_dirty(200));
@@ -325,6 +377,18 @@ mod tests {
         assert_eq!(theirs.arena()[5].load(Ordering::Relaxed), 7);
         assert_eq!(theirs.shared().take_dirty(3), 1 << (200 - 192));
         assert_eq!(theirs.shared().take_dirty(3), 0);
+        let before = short.arena();
+        assert_eq!(short.lengthen(2 << 20), Err(Errno::INVAL));
+        short.lengthen(1 << 19).expect("mapped again");
+        assert_eq!(short.arena().len(), 1 << 19);
+        assert_eq!([before, short.arena()].map(|arena| arena[5].load(Ordering::Relaxed)), [7, 7]);
+        for (arena, at) in [(before, 4000), (short.arena(), 9000)] {
+            assert_eq!(short.place_of(arena.as_ptr().addr() + at, 96), Some(at));
+        }
+        assert_eq!(short.place_of(before.as_ptr().addr() + 4000, 97), None);
+        short.lengthen(1 << 20).expect("once");
+        assert_eq!(short.arena().len(), 1 << 19);
+
         ours.release(0, PAGE);
         assert_eq!(theirs.arena()[5].load(Ordering::Relaxed), 0);
         assert_eq!(theirs.buffer(LANES - 1).len(), LANE_BUFFER_LEN);
