@@ -140,7 +140,7 @@ impl Admission {
     }
 }
 
-/// Bytes that every process of the job can map, and the daemon may give a segment.
+/// Bytes that the daemon can map for every session, and may give a segment.
 fn longest_segment() -> u64 {
     let is_free = getrlimit(Resource::As).current.is_none();
     let longest = getrlimit(Resource::Fsize).current.map_or(ARENA_MAX, |len| len / 2);

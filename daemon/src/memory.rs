@@ -53,18 +53,23 @@ struct Group {
 
 /// Names that a version of control groups gives its files, and lines of them.
 struct Files {
-    limit: &'static str,
+    /// The least of them holds.
+    limits: &'static [&'static str],
     used: &'static str,
     cached: [&'static str; 2],
 }
 
 const VERSION_1: Files = Files {
-    limit: "memory.limit_in_bytes",
+    limits: &["memory.limit_in_bytes"],
     used: "memory.usage_in_bytes",
     cached: ["total_inactive_file", "total_active_file"],
 };
-const VERSION_2: Files =
-    Files { limit: "memory.max", used: "memory.current", cached: ["inactive_file", "active_file"] };
+const VERSION_2: Files = Files {
+    // Beyond `high` a group's processes are held up, by seconds.
+    limits: &["memory.max", "memory.high"],
+    used: "memory.current",
+    cached: ["inactive_file", "active_file"],
+};
 
 impl Group {
     fn read(&self, name: &str) -> Option<String> {
@@ -72,7 +77,8 @@ impl Group {
     }
 
     fn limit(&self) -> Option<u64> {
-        self.read(self.files.limit)?.trim().parse().ok()
+        let limits = self.files.limits.iter();
+        limits.filter_map(|name| self.read(name)?.trim().parse().ok()).min()
     }
 
     /// What its limit leaves, if it has one.
@@ -135,6 +141,8 @@ mod tests {
         assert_eq!(limit("0::/job/step\n"), Some(1 << 20));
         assert_eq!(limit("0::/\n"), None);
         assert_eq!(limit(""), None);
+        fs::write(group.join("memory.high"), "4096\n").expect("file");
+        assert_eq!(limit("0::/job/step\n"), Some(4096));
     }
 
     #[test]
