@@ -22,6 +22,7 @@ mod clear_tails;
 mod clients;
 mod dense;
 mod file;
+mod growth;
 mod inodes;
 mod intake;
 mod keeping;

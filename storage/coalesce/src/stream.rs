@@ -3,9 +3,12 @@
 //! # Order
 //!
 //! Bytes are in the physical file before the journal says so, and the stream is as long as the
-//! journal says: so whatever dies when, what was completed is found again. What a stream does not
-//! reach reads as zeros in the physical file: who cuts it makes them so once it is shorter, and
-//! before it may be longer again; whoever dies in between leaves that to the next daemon.
+//! journal says: so whatever dies when, what was completed is found again. Of writes that lengthen
+//! it together each waits for those before it ([`Growth`]). What a stream does not reach reads as
+//! zeros in the physical file: who cuts it makes them so once it is shorter, and before it may be
+//! longer again; whoever dies in between leaves that to the next daemon.
+
+mod space;
 
 use std::{
     cell::{Cell, OnceCell},
@@ -18,19 +21,21 @@ use multifile::{
     journal::{Slot, SlotBytes, SlotKey},
     layout::ChunkPlace,
 };
-use rustix::{fs::FallocateFlags, io::Errno};
-use storage::{Machine, Storage as _, names::FileCall, turns::Turns};
+use rustix::io::Errno;
+use storage::{Machine, Storage as _, turns::Turns};
 use uring::{Buffer, Buffers, Heap};
 
 pub(super) use super::turn::Turn;
-use super::{member::Member, piece::Piece};
+use super::{
+    growth::{Growing, Growth},
+    member::Member,
+    piece::Piece,
+};
 
 /// Slots of the journal that are written one by one; more are left to an engine thread.
 const SLOTS_MAX: u64 = 8;
 /// The same of slots that stand next to each other, which are one write.
 const SLOTS_MAX_BESIDE: u64 = 4096;
-/// Zeros that are written at a time where no hole can be made.
-const ZEROS_LEN: usize = 1 << 20;
 
 /// One task's bytes.
 #[derive(Debug)]
@@ -53,6 +58,7 @@ pub(super) struct Stream {
     /// Shared by writes; exclusive to zero bytes.
     turns: Turns,
     turned: Notify,
+    growth: Growth,
 }
 
 /// A share of a stream's turns, or all of them, until it is dropped.
@@ -72,8 +78,21 @@ impl Stream {
         let is_soiled = Cell::new(member.is_packed);
         let (place, bound, len) = (Cell::new(place), Cell::new(bound), Cell::new(len));
         let (turn, turns, turned) = (Turn::default(), Turns::default(), Notify::new());
-        let (is_moved, ends) = (Cell::new(false), OnceCell::new());
-        Self { member, place, key, len, ends, bound, is_soiled, is_moved, turn, turns, turned }
+        let (is_moved, ends, growth) = (Cell::new(false), OnceCell::new(), Growth::default());
+        Self {
+            member,
+            place,
+            key,
+            len,
+            ends,
+            bound,
+            is_soiled,
+            is_moved,
+            turn,
+            turns,
+            turned,
+            growth,
+        }
     }
 
     /// It gets no longer than its chunk is: further blocks would be far from each other, and few
@@ -195,7 +214,8 @@ impl Stream {
         if !self.has_room(end) {
             return Ok(None);
         }
-        self.write_held(&held, machine, at, from).await.map(Some)
+        let growing = (end > self.len()).then(|| self.growth.begin(at));
+        self.write_held(&held, growing, machine, at, from).await.map(Some)
     }
 
     /// Writes where the stream ends, which nobody else moves meanwhile; on return the journal says
@@ -211,7 +231,7 @@ impl Stream {
             return Ok(None);
         }
         self.clean(&held, machine).await?;
-        self.write_held(&held, machine, self.len(), from).await.map(Some)
+        self.write_held(&held, None, machine, self.len(), from).await.map(Some)
     }
 
     /// Makes zeros of what it does not reach of its chunk.
@@ -226,6 +246,7 @@ impl Stream {
     async fn write_held(
         &self,
         _: &Held<'_>,
+        growing: Option<Growing<'_>>,
         machine: &Machine,
         at: u64,
         from: &Buffers,
@@ -245,6 +266,9 @@ impl Stream {
             }
         }
         if done > 0 {
+            if let Some(growing) = &growing {
+                growing.turn().await;
+            }
             let extended = self.extend(machine, at + done).await;
             if extended.is_err() {
                 let _taken = self.turn.take().await;
@@ -415,65 +439,6 @@ impl Stream {
     /// Where the journal says so.
     pub(super) fn slot_at(&self) -> io::Result<u64> {
         self.key.at().ok_or_else(|| Errno::FBIG.into())
-    }
-
-    /// Gives back space that was reserved, as far as the stream does not reach it.
-    pub(super) async fn give_back(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
-        self.clear(machine, from.max(self.len()), to).await
-    }
-
-    async fn clear(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
-        let mut at = from;
-        while at < to {
-            let piece = self.piece(at, to - at)?;
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            match self.allocate(machine, hole, piece).await {
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
-                    self.write_zeros(machine, piece).await?;
-                }
-                done => done?,
-            }
-            at += piece.len;
-        }
-        Ok(())
-    }
-
-    async fn allocate(
-        &self,
-        machine: &Machine,
-        mode: FallocateFlags,
-        Piece { at, len, .. }: Piece,
-    ) -> io::Result<()> {
-        let call = FileCall::Allocate { mode: mode.bits(), at, len };
-        machine.on(&self.member.data, call).await.map(drop)
-    }
-
-    async fn write_zeros(&self, machine: &Machine, piece: Piece) -> io::Result<()> {
-        let mut done = 0;
-        while done < piece.len {
-            let len = usize::try_from(piece.len - done).unwrap_or(ZEROS_LEN).min(ZEROS_LEN);
-            write_all(machine, &self.member.data, piece.at + done, &Heap::buffer(len)).await?;
-            done += len as u64;
-        }
-        Ok(())
-    }
-
-    /// Has the file system find space for bytes, so that writing them does not fail for want of it.
-    pub(super) async fn reserve(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
-        let (mut at, end) = (from, to);
-        self.lengthen(machine, end).await?;
-        while at < end {
-            let piece = self.piece(at, end - at)?;
-            match self.allocate(machine, FallocateFlags::KEEP_SIZE, piece).await {
-                // It cannot be known here.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
-                    return Ok(());
-                }
-                done => done?,
-            }
-            at += piece.len;
-        }
-        Ok(())
     }
 }
 

@@ -1,0 +1,83 @@
+//! Space of a stream in its physical file: found ahead, given back, and made zeros.
+
+use std::io;
+
+use rustix::{fs::FallocateFlags, io::Errno};
+use storage::{Machine, Storage as _, names::FileCall};
+use uring::Heap;
+
+use super::{super::piece::Piece, Stream, write_all};
+
+/// Zeros that are written at a time where no hole can be made.
+const ZEROS_LEN: usize = 1 << 20;
+
+impl Stream {
+    /// Gives back space that was reserved, as far as the stream does not reach it.
+    pub(in super::super) async fn give_back(
+        &self,
+        machine: &Machine,
+        from: u64,
+        to: u64,
+    ) -> io::Result<()> {
+        self.clear(machine, from.max(self.len()), to).await
+    }
+
+    pub(super) async fn clear(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
+        let mut at = from;
+        while at < to {
+            let piece = self.piece(at, to - at)?;
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            match self.allocate(machine, hole, piece).await {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
+                    self.write_zeros(machine, piece).await?;
+                }
+                done => done?,
+            }
+            at += piece.len;
+        }
+        Ok(())
+    }
+
+    async fn allocate(
+        &self,
+        machine: &Machine,
+        mode: FallocateFlags,
+        Piece { at, len, .. }: Piece,
+    ) -> io::Result<()> {
+        let call = FileCall::Allocate { mode: mode.bits(), at, len };
+        machine.on(&self.member.data, call).await.map(drop)
+    }
+
+    async fn write_zeros(&self, machine: &Machine, piece: Piece) -> io::Result<()> {
+        let mut done = 0;
+        while done < piece.len {
+            let len = usize::try_from(piece.len - done).unwrap_or(ZEROS_LEN).min(ZEROS_LEN);
+            write_all(machine, &self.member.data, piece.at + done, &Heap::buffer(len)).await?;
+            done += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Has the file system find space for bytes, so that writing them does not fail for want of it.
+    pub(in super::super) async fn reserve(
+        &self,
+        machine: &Machine,
+        from: u64,
+        to: u64,
+    ) -> io::Result<()> {
+        let (mut at, end) = (from, to);
+        self.lengthen(machine, end).await?;
+        while at < end {
+            let piece = self.piece(at, end - at)?;
+            match self.allocate(machine, FallocateFlags::KEEP_SIZE, piece).await {
+                // It cannot be known here.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
+                    return Ok(());
+                }
+                done => done?,
+            }
+            at += piece.len;
+        }
+        Ok(())
+    }
+}
