@@ -28,7 +28,7 @@ impl Memory {
         Self { total, limit }
     }
 
-    /// What we may use.
+    /// Bytes that this process may use.
     #[must_use]
     pub fn usable(self) -> u64 {
         self.limit.map_or(self.total, |limit| limit.min(self.total))
@@ -81,7 +81,7 @@ impl Group {
         limits.filter_map(|name| self.read(name)?.trim().parse().ok()).min()
     }
 
-    /// What its limit leaves, if it has one.
+    /// Bytes that its limit leaves, if it has one.
     fn free(&self) -> Option<u64> {
         let (limit, used) = (self.limit()?, self.read(self.files.used)?.trim().parse().ok()?);
         let counts = self.read("memory.stat").unwrap_or_default();

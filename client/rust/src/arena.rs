@@ -115,7 +115,7 @@ impl Arena {
         Some((start, end - start))
     }
 
-    /// What lies from `at` on has no memory behind it any more.
+    /// Forgets the memory behind all from `at` on, which was given back.
     pub(crate) fn untouch(&mut self, at: u64) {
         debug_assert!(at % BLOCK == 0, "ranges are of whole blocks");
         self.populated = self.populated.min(at);

@@ -1,4 +1,4 @@
-//! What becomes of the descriptors that a process opens.
+//! The attention that a process pays to the descriptors that it opens.
 //!
 //! | state | a descriptor |
 //! |---|---|

@@ -127,7 +127,7 @@ pub(super) struct Source {
     pub(super) stand: Stand,
 }
 
-/// What may still come of a source.
+/// Prospects of a source: whether more may come of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stand {
     /// More.
