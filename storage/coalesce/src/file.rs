@@ -238,20 +238,23 @@ impl Packed {
         if from.is_empty() {
             return Ok(0);
         }
+        let machine = self.volume.machine();
+        let entrance = self.live.entrance.take().await;
         let changing = self.volume.begin().await?;
         self.volume.clear_set_ids(&changing, &self.live).await?;
         let written = loop {
             let at = if self.appends { self.len()? } else { at };
             let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
             let stream = self.volume.stream_for(&changing, &self.live, end).await?;
-            let written = if self.appends {
-                stream.append(self.volume.machine(), from).await
+            let entered = if self.appends {
+                stream.enter_at_end(machine, from).await?
             } else {
-                stream.write(self.volume.machine(), at, from).await
+                stream.enter(machine, at, from).await?
             };
             // Else it has another one by now, or needs one.
-            if let Some(written) = written.transpose() {
-                break written;
+            if let Some(entered) = entered {
+                drop(entrance);
+                break entered.write(machine, from).await;
             }
         };
         self.volume.wrote(&self.live);

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::{
     opening::now,
     records::Record,
-    stream::Stream,
+    stream::{Stream, Turn},
     tree::Tree,
     volume::{Changing, Volume},
 };
@@ -122,6 +122,9 @@ pub(super) struct Live {
     gone: RefCell<Option<Node>>,
     /// The record is written that took its last name.
     is_noted: Cell<bool>,
+    /// To begin a write: they reach a stream in the order in which they have come, whatever each
+    /// waits for before it is there.
+    pub(super) entrance: Turn,
     /// A file in memory that has the inode's locks.
     pub(super) anchor: RefCell<Option<uring::File>>,
     users: Rc<Users>,
@@ -130,7 +133,8 @@ pub(super) struct Live {
 impl Live {
     fn new(inode: u64, users: &Rc<Users>) -> Self {
         let (gone, anchor, users) = (RefCell::default(), RefCell::default(), Rc::clone(users));
-        Self { inode, gone, is_noted: Cell::new(false), anchor, users }
+        let entrance = Turn::default();
+        Self { inode, gone, is_noted: Cell::new(false), entrance, anchor, users }
     }
 
     /// True if it is of the multifile that has these.

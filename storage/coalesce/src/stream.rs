@@ -64,11 +64,52 @@ pub(super) struct Stream {
 /// A share of a stream's turns, or all of them, until it is dropped.
 pub(super) struct Held<'a>(&'a Stream);
 
+/// A write that has begun. Of those that make the stream longer the first is done first.
+pub(super) struct Entered<'a> {
+    held: Held<'a>,
+    growing: Option<Growing<'a>>,
+    at: u64,
+}
+
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if self.0.turns.leave() {
             self.0.turned.notify_all();
         }
+    }
+}
+
+impl Entered<'_> {
+    /// Writes the bytes that it has begun with; on return the journal says so.
+    pub(super) async fn write(self, machine: &Machine, from: &Buffers) -> io::Result<usize> {
+        let Self { held: Held(stream), growing, at } = &self;
+        let wanted = from.len() as u64;
+        let end = at.checked_add(wanted).ok_or(Errno::FBIG)?;
+        debug_assert!(!stream.turns.is_free(), "it holds the stream");
+        stream.lengthen(machine, end).await?;
+        let mut done = 0;
+        while done < wanted {
+            let piece = stream.piece(at + done, wanted - done)?;
+            let part = part(from, done, piece.len)?;
+            match machine.write(&stream.member.data, piece.at, part).await {
+                Ok(len) if len > 0 => done += len as u64,
+                Err(error) if done == 0 => return Err(error),
+                _ => break,
+            }
+        }
+        if done > 0 {
+            if let Some(growing) = growing {
+                growing.turn().await;
+            }
+            let extended = stream.extend(machine, at + done).await;
+            if extended.is_err() {
+                let _taken = stream.turn.take().await;
+                // It is not to be seen when the stream gets longer some day.
+                stream.clear(machine, (*at).max(stream.len()), at + done).await.ok();
+            }
+            extended?;
+        }
+        Ok(usize::try_from(done).unwrap_or(usize::MAX))
     }
 }
 
@@ -203,6 +244,18 @@ impl Stream {
         at: u64,
         from: &Buffers,
     ) -> io::Result<Option<usize>> {
+        let Some(entered) = self.enter(machine, at, from).await? else { return Ok(None) };
+        entered.write(machine, from).await.map(Some)
+    }
+
+    /// Begins to write at `at`, behind those who have begun before. `None`: it has
+    /// [no room](Self::has_room).
+    pub(super) async fn enter(
+        &self,
+        machine: &Machine,
+        at: u64,
+        from: &Buffers,
+    ) -> io::Result<Option<Entered<'_>>> {
         let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
         if self.is_soiled.get() && end > self.len() {
             let held = self.alone().await;
@@ -215,23 +268,24 @@ impl Stream {
             return Ok(None);
         }
         let growing = (end > self.len()).then(|| self.growth.begin(at));
-        self.write_held(&held, growing, machine, at, from).await.map(Some)
+        Ok(Some(Entered { held, growing, at }))
     }
 
-    /// Writes where the stream ends, which nobody else moves meanwhile; on return the journal says
-    /// so. `None`: it has [no room](Self::has_room).
-    pub(super) async fn append(
+    /// Begins to write where the stream ends, which nobody else moves meanwhile. `None`: it has
+    /// [no room](Self::has_room).
+    pub(super) async fn enter_at_end(
         &self,
         machine: &Machine,
         from: &Buffers,
-    ) -> io::Result<Option<usize>> {
+    ) -> io::Result<Option<Entered<'_>>> {
         let held = self.alone().await;
-        let end = self.len().checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
+        let at = self.len();
+        let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
         if !self.has_room(end) {
             return Ok(None);
         }
         self.clean(&held, machine).await?;
-        self.write_held(&held, None, machine, self.len(), from).await.map(Some)
+        Ok(Some(Entered { held, growing: None, at }))
     }
 
     /// Makes zeros of what it does not reach of its chunk.
@@ -241,43 +295,6 @@ impl Stream {
             self.is_soiled.set(false);
         }
         Ok(())
-    }
-
-    async fn write_held(
-        &self,
-        _: &Held<'_>,
-        growing: Option<Growing<'_>>,
-        machine: &Machine,
-        at: u64,
-        from: &Buffers,
-    ) -> io::Result<usize> {
-        let wanted = from.len() as u64;
-        let end = at.checked_add(wanted).ok_or(Errno::FBIG)?;
-        debug_assert!(!self.turns.is_free(), "the caller holds the stream");
-        self.lengthen(machine, end).await?;
-        let mut done = 0;
-        while done < wanted {
-            let piece = self.piece(at + done, wanted - done)?;
-            let part = part(from, done, piece.len)?;
-            match machine.write(&self.member.data, piece.at, part).await {
-                Ok(len) if len > 0 => done += len as u64,
-                Err(error) if done == 0 => return Err(error),
-                _ => break,
-            }
-        }
-        if done > 0 {
-            if let Some(growing) = &growing {
-                growing.turn().await;
-            }
-            let extended = self.extend(machine, at + done).await;
-            if extended.is_err() {
-                let _taken = self.turn.take().await;
-                // It is not to be seen when the stream gets longer some day.
-                self.clear(machine, at.max(self.len()), at + done).await.ok();
-            }
-            extended?;
-        }
-        Ok(usize::try_from(done).unwrap_or(usize::MAX))
     }
 
     /// Has the physical file long enough for so many bytes.

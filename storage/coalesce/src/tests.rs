@@ -3,6 +3,7 @@
 mod between;
 mod bundled;
 mod modes;
+mod ordered;
 mod plain;
 mod small;
 

@@ -1,0 +1,61 @@
+//! Pieces of one file that are written together, as a drain has them under way.
+
+use std::{future::poll_fn, task::Poll};
+
+use super::{
+    between::{Call, bytes},
+    *,
+};
+
+const PIECE_LEN: usize = 700;
+
+/// Has calls begun one after the other, and goes on with any of those that are left, until
+/// `steps` are done in all.
+async fn mixed(mut calls: Vec<Call<'_>>, rng: &mut Rng, mut steps: usize) {
+    let mut begun = 0;
+    poll_fn(|context| {
+        while steps > 0 && !calls.is_empty() {
+            steps -= 1;
+            let is_next = begun < calls.len() && rng.bool();
+            let index = if is_next { begun } else { rng.usize(..begun.max(1)) };
+            begun = begun.max(index + 1);
+            if calls.get_mut(index).is_some_and(|call| call.as_mut().poll(context).is_ready()) {
+                drop(calls.remove(index));
+                begun -= 1;
+            }
+            if rng.u8(..4) == 0 {
+                context.waker().wake_by_ref();
+                return Poll::Pending; // Whatever they wait for is done meanwhile.
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn a_daemon_that_dies_leaves_no_hole_before_the_last_bytes() {
+    for seed in 0..500 {
+        let mut world = World::shaped(seed, SMALL);
+        let mut rng = Rng::with_seed(seed);
+        let open = world.open("a", OFlags::CREATE | OFlags::WRONLY).expect("made");
+        let files = world.files.clone();
+        let calls = (0..8_u8).map(|number| -> Call<'_> {
+            let (files, open) = (&files, &open);
+            let at = u64::from(number) * PIECE_LEN as u64;
+            Box::pin(async move {
+                files.write(open, at, bytes(PIECE_LEN, number + 1)).await.expect("room");
+            })
+        });
+        let (calls, steps) = (calls.collect(), rng.usize(..200));
+        world.executor.run_until(mixed(calls, &mut rng, steps));
+        let machine = world.machine.clone();
+        world.executor.run_until(machine.call(|| Ok(()))).expect("done");
+        drop((files, open));
+        world.restart(false);
+        let open = world.open("a", OFlags::RDONLY).expect("there");
+        let found = world.read(&open);
+        let expected = (0..).map(|at| u8::try_from(at / PIECE_LEN + 1).unwrap_or(0));
+        assert!(found.iter().copied().eq(expected.take(found.len())), "{seed}: {found:?}");
+    }
+}
