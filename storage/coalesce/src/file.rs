@@ -254,7 +254,7 @@ impl Packed {
             // Else it has another one by now, or needs one.
             if let Some(entered) = entered {
                 drop(entrance);
-                break entered.write(machine, from).await;
+                break entered.write(machine).await;
             }
         };
         self.volume.wrote(&self.live);

@@ -69,6 +69,7 @@ pub(super) struct Entered<'a> {
     held: Held<'a>,
     growing: Option<Growing<'a>>,
     at: u64,
+    from: &'a Buffers,
 }
 
 impl Drop for Held<'_> {
@@ -81,12 +82,11 @@ impl Drop for Held<'_> {
 
 impl Entered<'_> {
     /// Writes the bytes that it has begun with; on return the journal says so.
-    pub(super) async fn write(self, machine: &Machine, from: &Buffers) -> io::Result<usize> {
-        let Self { held: Held(stream), growing, at } = &self;
+    pub(super) async fn write(self, machine: &Machine) -> io::Result<usize> {
+        let Self { held: Held(stream), growing, at, from } = &self;
         let wanted = from.len() as u64;
-        let end = at.checked_add(wanted).ok_or(Errno::FBIG)?;
         debug_assert!(!stream.turns.is_free(), "it holds the stream");
-        stream.lengthen(machine, end).await?;
+        stream.lengthen(machine, at + wanted).await?;
         let mut done = 0;
         while done < wanted {
             let piece = stream.piece(at + done, wanted - done)?;
@@ -245,17 +245,17 @@ impl Stream {
         from: &Buffers,
     ) -> io::Result<Option<usize>> {
         let Some(entered) = self.enter(machine, at, from).await? else { return Ok(None) };
-        entered.write(machine, from).await.map(Some)
+        entered.write(machine).await.map(Some)
     }
 
     /// Begins to write at `at`, behind those who have begun before. `None`: it has
     /// [no room](Self::has_room).
-    pub(super) async fn enter(
-        &self,
+    pub(super) async fn enter<'a>(
+        &'a self,
         machine: &Machine,
         at: u64,
-        from: &Buffers,
-    ) -> io::Result<Option<Entered<'_>>> {
+        from: &'a Buffers,
+    ) -> io::Result<Option<Entered<'a>>> {
         let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
         if self.is_soiled.get() && end > self.len() {
             let held = self.alone().await;
@@ -268,16 +268,16 @@ impl Stream {
             return Ok(None);
         }
         let growing = (end > self.len()).then(|| self.growth.begin(at));
-        Ok(Some(Entered { held, growing, at }))
+        Ok(Some(Entered { held, growing, at, from }))
     }
 
     /// Begins to write where the stream ends, which nobody else moves meanwhile. `None`: it has
     /// [no room](Self::has_room).
-    pub(super) async fn enter_at_end(
-        &self,
+    pub(super) async fn enter_at_end<'a>(
+        &'a self,
         machine: &Machine,
-        from: &Buffers,
-    ) -> io::Result<Option<Entered<'_>>> {
+        from: &'a Buffers,
+    ) -> io::Result<Option<Entered<'a>>> {
         let held = self.alone().await;
         let at = self.len();
         let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
@@ -285,7 +285,7 @@ impl Stream {
             return Ok(None);
         }
         self.clean(&held, machine).await?;
-        Ok(Some(Entered { held, growing: None, at }))
+        Ok(Some(Entered { held, growing: None, at, from }))
     }
 
     /// Makes zeros of what it does not reach of its chunk.

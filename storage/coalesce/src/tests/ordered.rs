@@ -1,6 +1,6 @@
 //! Pieces of one file that are written together, as a drain has them under way.
 
-use std::{future::poll_fn, task::Poll};
+use std::{cell::Cell, future::poll_fn, task::Poll};
 
 use super::{
     between::{Call, bytes},
@@ -8,6 +8,7 @@ use super::{
 };
 
 const PIECE_LEN: usize = 700;
+const PIECES: u8 = 8;
 
 /// Has calls begun one after the other, and goes on with any of those that are left, until
 /// `steps` are done in all.
@@ -35,19 +36,24 @@ async fn mixed(mut calls: Vec<Call<'_>>, rng: &mut Rng, mut steps: usize) {
 
 #[test]
 fn a_daemon_that_dies_leaves_no_hole_before_the_last_bytes() {
+    let (mut whole, mut cut) = (0, 0);
     for seed in 0..500 {
         let mut world = World::shaped(seed, SMALL);
         let mut rng = Rng::with_seed(seed);
         let open = world.open("a", OFlags::CREATE | OFlags::WRONLY).expect("made");
         let files = world.files.clone();
-        let calls = (0..8_u8).map(|number| -> Call<'_> {
-            let (files, open) = (&files, &open);
+        let answered_len = Cell::new(0);
+        let calls = (0..PIECES).map(|number| -> Call<'_> {
+            let (files, open, answered_len) = (&files, &open, &answered_len);
             let at = u64::from(number) * PIECE_LEN as u64;
             Box::pin(async move {
-                files.write(open, at, bytes(PIECE_LEN, number + 1)).await.expect("room");
+                let piece = bytes(PIECE_LEN, number + 1);
+                assert_eq!(files.write(open, at, piece).await.expect("room"), PIECE_LEN);
+                let end = PIECE_LEN * (usize::from(number) + 1);
+                answered_len.set(answered_len.get().max(end));
             })
         });
-        let (calls, steps) = (calls.collect(), rng.usize(..200));
+        let (calls, steps) = (calls.collect(), rng.usize(..2000));
         world.executor.run_until(mixed(calls, &mut rng, steps));
         let machine = world.machine.clone();
         world.executor.run_until(machine.call(|| Ok(()))).expect("done");
@@ -57,5 +63,12 @@ fn a_daemon_that_dies_leaves_no_hole_before_the_last_bytes() {
         let found = world.read(&open);
         let expected = (0..).map(|at| u8::try_from(at / PIECE_LEN + 1).unwrap_or(0));
         assert!(found.iter().copied().eq(expected.take(found.len())), "{seed}: {found:?}");
+        assert!(found.len() >= answered_len.get(), "{seed}: what was answered is there");
+        match found.len() / PIECE_LEN {
+            0 => {}
+            count if count < PIECES.into() => cut += 1,
+            _ => whole += 1,
+        }
     }
+    assert!(whole > 50 && cut > 50, "{whole} whole, {cut} cut");
 }
