@@ -20,6 +20,7 @@ extern crate invariant;
 mod bundles;
 mod clear_tails;
 mod clients;
+mod condition;
 mod dense;
 mod file;
 mod growth;

@@ -48,14 +48,21 @@ pub(super) struct Opened {
     pub(super) catalogue: Catalogue,
     /// Where in their stream the names begin and end; nowhere if the first task is a file, too.
     pub(super) names: (u64, u64),
-    /// They are not written yet.
-    pub(super) is_new: bool,
-    /// Nothing was there before.
-    pub(super) is_made: bool,
-    /// It is to be closed, whether it is changed or not.
-    pub(super) was_unclosed: bool,
+    pub(super) before: Before,
     /// It may be written.
     pub(super) is_writable: bool,
+}
+
+/// The multifile before it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// It was not there.
+    Absent,
+    /// Its file was there, and empty: as with an absent one no names are written yet.
+    Empty,
+    Closed,
+    /// It is to be closed, whether it is changed or not.
+    Unclosed,
 }
 
 /// Where a multifile is: a name in an open folder, wherever that is moved to.
@@ -121,7 +128,10 @@ pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result
             if opened.as_ref().is_err_and(|why| !is_taken(why)) {
                 home.forget();
             }
-            return opened.map(|opened| Opened { is_made: true, ..opened });
+            return opened.map(|opened| match opened.before {
+                Before::Empty => Opened { before: Before::Absent, ..opened },
+                _ => opened, // Another daemon has made it meanwhile.
+            });
         }
     }
     let found = home.open(OFlags::RDWR);
@@ -204,9 +214,7 @@ fn take(
         ends: Vec::new(),
         catalogue,
         names,
-        is_new: false,
-        is_made: false,
-        was_unclosed,
+        before: if was_unclosed { Before::Unclosed } else { Before::Closed },
         is_writable,
     })
 }
@@ -239,9 +247,7 @@ fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
         ends,
         catalogue,
         names: (0, 0),
-        is_new: false,
-        is_made: false,
-        was_unclosed: false,
+        before: Before::Closed,
         is_writable: false,
     })
 }
@@ -312,9 +318,7 @@ fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: &Shape) -> io::Resul
         ends: Vec::new(),
         catalogue,
         names,
-        is_new: true,
-        is_made: false,
-        was_unclosed: false,
+        before: Before::Empty,
         is_writable: true,
     })
 }

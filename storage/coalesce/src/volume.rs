@@ -22,9 +22,10 @@ use rustix::{
 use storage::{Machine, Storage as _, names::FileCall};
 
 use super::{
+    condition::Condition,
     inodes::Users,
     member::Member,
-    opening::{Home, open},
+    opening::{Before, Home, open},
     places::Resting,
     records::{Record, Records, is_full},
     shape::Shape,
@@ -46,10 +47,7 @@ pub(crate) struct Volume {
     _lock: OwnedFd,
     pub(super) growing: Arc<Mutex<Option<Growing<Disk>>>>,
     pub(super) is_writable: bool,
-    is_begun: Cell<bool>,
-    is_over: Cell<bool>,
-    /// It was not there before, and nothing was changed in it.
-    is_vain: Cell<bool>,
+    condition: Cell<Condition>,
     /// It was there before, or somebody has asked for what is in it to be on the disk.
     pub(super) is_durable: Cell<bool>,
     /// Changes that are being made.
@@ -118,10 +116,12 @@ impl Volume {
             _lock: opened.lock,
             growing: Arc::new(Mutex::new(Some(opened.growing))),
             is_writable: opened.is_writable,
-            is_begun: Cell::new(false),
-            is_over: Cell::new(false),
-            is_vain: Cell::new(opened.is_made),
-            is_durable: Cell::new(!opened.is_new),
+            condition: Cell::new(match opened.before {
+                Before::Absent => Condition::Vain,
+                Before::Empty => Condition::Dirty,
+                Before::Closed | Before::Unclosed => Condition::Clean,
+            }),
+            is_durable: Cell::new(matches!(opened.before, Before::Closed | Before::Unclosed)),
             changing: Cell::new(0),
             settled: Notify::new(),
             members: RefCell::default(),
@@ -140,19 +140,20 @@ impl Volume {
         }
         let free = (0..).zip(&used).skip(1).filter(|(_, is_used)| !**is_used);
         let free = volume.with_chunks(free.map(|(task, _)| task));
-        if opened.is_new {
-            volume.users.set_free(free);
-        } else {
-            volume.users.set_left(free.into_iter().map(|(_, task)| task));
-        }
-        if opened.is_new {
-            volume.take_journals()?;
-            volume.is_begun.set(true);
-            let head = volume.tree.borrow().stream();
-            volume.append(Record::of(head)).await?;
-        }
-        if opened.was_unclosed {
-            volume.begin().await?;
+        let left =
+            |free: Vec<(u64, u64)>| volume.users.set_left(free.into_iter().map(|(_, task)| task));
+        match opened.before {
+            Before::Absent | Before::Empty => {
+                volume.users.set_free(free);
+                volume.take_journals()?;
+                let head = volume.tree.borrow().stream();
+                volume.append(Record::of(head)).await?;
+            }
+            Before::Closed => left(free),
+            Before::Unclosed => {
+                left(free);
+                volume.begin().await?;
+            }
         }
         Ok(Rc::new(volume))
     }
@@ -236,16 +237,16 @@ impl Volume {
         if !self.is_writable {
             return Err(Errno::ROFS.into());
         }
-        if self.is_over.get() {
+        if self.condition.get().is_over() {
             future::pending::<()>().await;
         }
         let changing = Changing::new(self);
-        self.is_vain.set(false);
-        if self.is_begun.get() {
+        self.note(Condition::change);
+        if self.condition.get().is_begun() {
             return Ok(changing);
         }
         let _taken = self.growth.take().await;
-        if !self.is_begun.get() {
+        if !self.condition.get().is_begun() {
             let begin = || {
                 let (growing, lens) = (Arc::clone(&self.growing), self.lens());
                 self.machine
@@ -261,9 +262,16 @@ impl Volume {
             self.clear_tails().await?;
             self.take_journals()?;
             self.free_left().await?;
-            self.is_begun.set(true);
+            self.note(Condition::begin);
         }
         Ok(changing)
+    }
+
+    /// An event changes its condition; returns the one before.
+    fn note(&self, event: fn(&mut Condition)) -> Condition {
+        let mut condition = self.condition.get();
+        event(&mut condition);
+        self.condition.replace(condition)
     }
 
     /// The stream of a task.
@@ -371,10 +379,10 @@ impl Volume {
     ///
     /// Those of writing: the multifile is left to `kakehi multifile repair`.
     pub(crate) async fn close(&self) -> io::Result<()> {
-        let was_over = self.is_over.replace(true);
+        let before = self.note(Condition::end);
         // One that has just come may have the multifile begun first.
         self.settled.until(|| self.changing.get() == 0).await;
-        if was_over || !self.is_begun.get() {
+        if before.is_over() || self.condition.get() == Condition::Ended {
             return Ok(());
         }
         if let Err(why) = self.note_all_times().await {
@@ -402,7 +410,7 @@ impl Volume {
     /// removed.
     pub(crate) fn is_removed(&self) -> bool {
         let is_gone = |member: &Rc<Member>| fstat(&member.data).is_ok_and(|now| now.st_nlink == 0);
-        self.is_begun.get() && !self.is_vain.get() && self.members.borrow().iter().any(is_gone)
+        self.condition.get() == Condition::Dirty && self.members.borrow().iter().any(is_gone)
     }
 
     /// Returns the path, for messages.
@@ -428,7 +436,7 @@ fn tasks_used(tree: &Tree, first: usize, count: usize) -> Option<Vec<bool>> {
 impl Drop for Volume {
     /// A daemon that did not get to serve leaves nothing behind.
     fn drop(&mut self) {
-        if self.is_vain.get() && !self.is_over.get() {
+        if self.condition.get() == Condition::Vain {
             self.home.forget();
         }
     }
