@@ -6,11 +6,27 @@
 //! and its bytes are to be there. It is free once that record is on the disk: until then a node
 //! that is lost leaves the name. It is empty before another file gets it. When a file was written
 //! last the names say at an `fsync`, or when the multifile is closed.
+//!
+//! An inode that somebody has open is in one of these states:
+//!
+//! | state | the inode |
+//! |---|---|
+//! | named | has a name, and the names say what it is |
+//! | orphaned | has lost its last name, and the record of that is not written yet |
+//! | gone | has lost its last name: its task is nobody's once nobody has it open |
+//!
+//! The transitions, as a test walks them. Every other pair changes nothing.
+//!
+//! | event | transitions |
+//! |---|---|
+//! | orphan | named -> orphaned |
+//! | confirm | orphaned -> gone |
+//! | restore | orphaned -> named |
 
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeSet, HashMap},
-    io,
+    io, mem,
     ops::RangeInclusive,
     rc::{Rc, Weak},
 };
@@ -96,7 +112,7 @@ impl Users {
         let node = self.now(inode, node);
         let live = self.live.borrow_mut().remove(&inode).and_then(|live| live.upgrade());
         let live = live.unwrap_or_else(|| Rc::new(Live::new(inode, self)));
-        live.gone.borrow_mut().replace(node);
+        live.names.borrow_mut().orphan(node);
         live
     }
 
@@ -114,14 +130,58 @@ impl Users {
     }
 }
 
+/// The names of an inode; without any it is a node that only who has it open knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Names {
+    #[default]
+    Named,
+    Orphaned(Node),
+    Gone(Node),
+}
+
+impl Names {
+    fn orphan(&mut self, node: Node) {
+        if let Self::Named = self {
+            *self = Self::Orphaned(node);
+        }
+    }
+
+    /// The record is written that took the last name.
+    fn confirm(&mut self) {
+        if let Self::Orphaned(node) = self {
+            *self = Self::Gone(mem::take(node));
+        }
+    }
+
+    /// That record could not be written; returns whether the inode was waiting for it.
+    fn restore(&mut self) -> bool {
+        let is_orphaned = matches!(self, Self::Orphaned(_));
+        if is_orphaned {
+            *self = Self::Named;
+        }
+        is_orphaned
+    }
+
+    const fn unnamed(&self) -> Option<&Node> {
+        match self {
+            Self::Named => None,
+            Self::Orphaned(node) | Self::Gone(node) => Some(node),
+        }
+    }
+
+    const fn unnamed_mut(&mut self) -> Option<&mut Node> {
+        match self {
+            Self::Named => None,
+            Self::Orphaned(node) | Self::Gone(node) => Some(node),
+        }
+    }
+}
+
 /// An inode that somebody has open.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) inode: u64,
-    /// Its last state, from when its last name was removed.
-    gone: RefCell<Option<Node>>,
-    /// The record is written that took its last name.
-    is_noted: Cell<bool>,
+    names: RefCell<Names>,
     /// To begin a write: they reach a stream in the order in which they have come, whatever each
     /// waits for before it is there.
     pub(super) entrance: Turn,
@@ -132,9 +192,8 @@ pub(super) struct Live {
 
 impl Live {
     fn new(inode: u64, users: &Rc<Users>) -> Self {
-        let (gone, anchor, users) = (RefCell::default(), RefCell::default(), Rc::clone(users));
-        let entrance = Turn::default();
-        Self { inode, gone, is_noted: Cell::new(false), entrance, anchor, users }
+        let (names, anchor, users) = (RefCell::default(), RefCell::default(), Rc::clone(users));
+        Self { inode, names, entrance: Turn::default(), anchor, users }
     }
 
     /// True if it is of the multifile that has these.
@@ -144,13 +203,13 @@ impl Live {
 
     /// The record is written that took its last name.
     pub(super) fn confirm(&self) {
-        self.is_noted.set(true);
+        self.names.borrow_mut().confirm();
         self.users.written.borrow_mut().remove(&self.inode);
     }
 
     /// The record could not be written that took its last name: it has that again.
     pub(super) fn restore(self: &Rc<Self>) {
-        if self.gone.take().is_some() {
+        if self.names.borrow_mut().restore() {
             self.users.live.borrow_mut().insert(self.inode, Rc::downgrade(self));
         }
     }
@@ -158,11 +217,11 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        match self.gone.get_mut() {
-            Some(gone) if self.is_noted.get() => self.users.set_left(gone.task),
+        match self.names.get_mut() {
+            Names::Gone(node) => self.users.set_left(node.task),
             // Who opens the multifile next knows whose task it is.
-            Some(_) => {}
-            None => drop(self.users.live.borrow_mut().remove(&self.inode)),
+            Names::Orphaned(_) => {}
+            Names::Named => drop(self.users.live.borrow_mut().remove(&self.inode)),
         }
     }
 }
@@ -182,7 +241,7 @@ impl Volume {
     /// Returns an open inode.
     pub(super) fn node(&self, live: &Live) -> io::Result<Node> {
         let named = self.tree.borrow().node(live.inode).cloned();
-        let node = live.gone.borrow().clone().or(named).ok_or(Errno::STALE)?;
+        let node = live.names.borrow().unnamed().cloned().or(named).ok_or(Errno::STALE)?;
         Ok(self.users.now(live.inode, node))
     }
 
@@ -195,7 +254,7 @@ impl Volume {
     /// An open inode has been written.
     pub(super) fn wrote(&self, live: &Live) {
         let now = now();
-        match &mut *live.gone.borrow_mut() {
+        match live.names.borrow_mut().unnamed_mut() {
             Some(node) => node.times = [node.times[0], now, now],
             None => drop(self.users.written.borrow_mut().insert(live.inode, now)),
         }
@@ -203,7 +262,10 @@ impl Volume {
 
     /// Names that an open inode has.
     pub(super) fn link_count(&self, live: &Live) -> u64 {
-        if live.gone.borrow().is_some() { 0 } else { self.tree.borrow().link_count(live.inode) }
+        match &*live.names.borrow() {
+            Names::Named => self.tree.borrow().link_count(live.inode),
+            Names::Orphaned(_) | Names::Gone(_) => 0,
+        }
     }
 
     /// Changes what an open inode is.
@@ -225,15 +287,15 @@ impl Volume {
         let change = |tree: &Tree| {
             // As it is now: others may have changed it while this waited for space.
             let node = set(tree, &self.node(live).map_err(|_| Errno::STALE)?)?;
-            if let Some(gone) = &mut *live.gone.borrow_mut() {
-                *gone = node;
+            if let Some(unnamed) = live.names.borrow_mut().unnamed_mut() {
+                *unnamed = node;
                 return Ok(((), Vec::new()));
             }
             // What is written from here on is later than this.
             was_written.set(self.users.written.borrow_mut().remove(&live.inode));
             Ok(((), vec![Change::Node(live.inode, node)]))
         };
-        if live.gone.borrow().is_some() {
+        if live.names.borrow().unnamed().is_some() {
             return Ok(change(&self.tree.borrow()).map(drop)?);
         }
         let changed = self.change_in(changing, change).await;
@@ -381,5 +443,30 @@ impl Volume {
         let record = Record::of(catalogue::encode(&times));
         self.tree.borrow_mut().apply(times);
         self.append(record).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_of_state_and_event_leads_where_the_table_says() {
+        let states = [
+            ("named", Names::Named),
+            ("orphaned", Names::Orphaned(Node::default())),
+            ("gone", Names::Gone(Node::default())),
+        ];
+        invariant::edges::walk(
+            include_str!("inodes.rs"),
+            &states,
+            &[
+                ("orphan", |names| names.orphan(Node::default())),
+                ("confirm", Names::confirm),
+                ("restore", |names| {
+                    names.restore();
+                }),
+            ],
+        );
     }
 }
