@@ -172,7 +172,7 @@ impl Client {
             && flags.intersects(OFlags::WRONLY | OFlags::RDWR)
             && BUNDLED.contains(flags);
         self.config.get().filter(|config| makes && !config.synchronous)?;
-        if self.is_limited.load(Ordering::Relaxed) || self.is_confined() {
+        if self.is_confined() {
             return None;
         }
         let connection = self.connection()?;
