@@ -70,44 +70,27 @@ fn take<S: SessionStorage>(
         return core.end(session, Departure::Protocol("unknown request"));
     };
     session.totals.borrow_mut().count(request.kind());
-    match check(core, session, lane, &request) {
-        Ok(Work::Done(value)) => ticket.complete(Ok(value)),
-        Err(errno) => ticket.complete(Err(errno)),
-        Ok(work) => {
-            if request.kind().is_acknowledged() {
-                ticket.acknowledge();
-            }
-            spawn(Rc::clone(core), ticket, work, permits);
-        }
+    let checked = check(core, session, lane, &request);
+    if !matches!(checked, Ok(Checked::Done(_)) | Err(_)) && request.kind().is_acknowledged() {
+        ticket.acknowledge();
     }
-}
-
-/// Executes a valid request in a task of its own.
-fn spawn<S: SessionStorage>(
-    core: Rc<Core<S>>,
-    ticket: Ticket<S>,
-    work: Work<S>,
-    permits: &mut Option<Credit>,
-) {
-    let handle = core.handle.clone();
-    match work {
-        Work::File(
-            file,
-            request @ (Request::Read { at, len, arena_at, .. }
-            | Request::Write { at, len, arena_at, .. }),
-        ) => {
-            let is_write = matches!(request, Request::Write { .. });
-            let range = ArenaRange { arena_at, len: u64::from(len) };
-            let transfer = Transfer { core, ticket, file, at, range, is_write };
+    match checked {
+        Ok(Checked::Done(value)) => ticket.complete(Ok(value)),
+        Err(errno) => ticket.complete(Err(errno)),
+        Ok(Checked::Transfer { file, at, range, is_write }) => {
+            let transfer = Transfer { core: Rc::clone(core), ticket, file, at, range, is_write };
             match transfer.file.permit(permits) {
                 Ok(permit) => transfer.begin(permit),
                 Err(line) => permits::wait(line, transfer),
             }
         }
-        work => handle.spawn(Class::Latency, async move {
-            let verdict = run(&core, &ticket, work).await;
-            ticket.complete(verdict);
-        }),
+        Ok(Checked::Work(work)) => {
+            let (core, handle) = (Rc::clone(core), core.handle.clone());
+            handle.spawn(Class::Latency, async move {
+                let verdict = run(&core, &ticket, work).await;
+                ticket.complete(verdict);
+            });
+        }
     }
 }
 
@@ -154,15 +137,45 @@ fn begin(handle: &Handle, len: u64, transfer: impl Future<Output = ()> + 'static
 }
 
 /// A request that was found valid, with what it names.
-enum Work<S: SessionStorage> {
+enum Checked<S: SessionStorage> {
     /// No I/O is needed.
     Done(u64),
+    Transfer {
+        file: Rc<OpenFile<S>>,
+        at: u64,
+        range: ArenaRange,
+        is_write: bool,
+    },
+    Work(Work<S>),
+}
+
+/// One that a task of its own executes.
+enum Work<S: SessionStorage> {
     /// On a registered file.
-    File(Rc<OpenFile<S>>, Request),
+    File(Rc<OpenFile<S>>, FileWork),
     /// On names, or on a file that is to be opened.
     Names(name_requests::Call),
     FlushAll,
     Settle(Identity, bool),
+}
+
+/// A valid request on a registered file.
+enum FileWork {
+    Attach(Log),
+    Close,
+    Fetch {
+        at: u64,
+        len: u32,
+    },
+    FindEnd,
+    FindLock(LockCall),
+    /// As far as a position in the log.
+    Flush(u64),
+    Lock(LockCall),
+    Materialize,
+    Name,
+    /// A call that is the storage's own.
+    Storage(FileCall),
 }
 
 /// Checks a request against the session's record.
@@ -171,44 +184,66 @@ fn check<S: SessionStorage>(
     session: &Rc<Session<S>>,
     lane: usize,
     request: &Request,
-) -> Result<Work<S>, Errno> {
+) -> Result<Checked<S>, Errno> {
     let slot = match request.subject() {
         Subject::Session => return check_session(core, session, request),
-        Subject::Names => return Ok(Work::Names(name_requests::check(session, lane, request)?)),
+        Subject::Names => {
+            return name_requests::check(session, lane, request)
+                .map(|call| Checked::Work(Work::Names(call)));
+        }
         Subject::File(slot) => slot,
     };
     let file = || registration::find_file(core, session, slot).ok_or(Errno::BADF);
-    match *request {
+    let work = match *request {
         Request::Flush { upto, .. } => {
             let file = file()?;
             if upto > file.head() {
                 return Err(Errno::INVAL);
             }
             if file.is_drained_to(upto) {
-                return Ok(Work::Done(0));
+                return Ok(Checked::Done(0));
             }
+            FileWork::Flush(upto)
         }
         Request::Read { at, len, arena_at, .. } | Request::Write { at, len, arena_at, .. } => {
             let end = at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
             if i64::try_from(end).is_err() || !session.may_use(arena_at, len.into()) {
                 return Err(Errno::INVAL);
             }
+            let (file, range) = (file()?, ArenaRange { arena_at, len: u64::from(len) });
+            let is_write = matches!(request, Request::Write { .. });
+            return Ok(Checked::Transfer { file, at, range, is_write });
         }
-        Request::Attach { arena_at, len, .. }
-            if !registration::may_have_log(session, slot, Log { at: arena_at, len }) =>
-        {
-            return Err(Errno::INVAL);
+        Request::Attach { arena_at, len, .. } => {
+            let log = Log { at: arena_at, len };
+            if !registration::may_have_log(session, slot, log) {
+                return Err(Errno::INVAL);
+            }
+            FileWork::Attach(log)
         }
         Request::Fetch { at, len, .. } => {
             at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
+            FileWork::Fetch { at, len }
         }
-        Request::Truncate { len, .. } => {
-            i64::try_from(len).map_err(|_| Errno::INVAL)?;
+        Request::Lock { terms, start, len, .. } => {
+            FileWork::Lock(LockCall::new(terms, start, len)?)
         }
-        // The file system checks the others.
-        _ => {}
-    }
-    Ok(Work::File(file()?, *request))
+        Request::FindLock { terms, start, len, .. } => {
+            FileWork::FindLock(LockCall::new(terms, start, len)?)
+        }
+        Request::Close { .. } => FileWork::Close,
+        Request::FindEnd { .. } => FileWork::FindEnd,
+        Request::Materialize { .. } => FileWork::Materialize,
+        Request::Name { .. } => FileWork::Name,
+        _ => {
+            let payload = match request.names_len() {
+                Some(_) => name_requests::payload(session, lane, request)?,
+                None => Vec::new(),
+            };
+            FileWork::Storage(FileCall::decode(request, &payload)?)
+        }
+    };
+    Ok(Checked::Work(Work::File(file()?, work)))
 }
 
 /// Checks a request that names nothing.
@@ -216,17 +251,19 @@ fn check_session<S: SessionStorage>(
     core: &Core<S>,
     session: &Session<S>,
     request: &Request,
-) -> Result<Work<S>, Errno> {
+) -> Result<Checked<S>, Errno> {
     match *request {
-        Request::Nothing => Ok(Work::Done(0)),
+        Request::Nothing => Ok(Checked::Done(0)),
         Request::Share { number } => {
             let shared = core.node.clients.shares.get(number).ok_or(Errno::NOENT)?;
             let sent = session.peer.send_shared(number, shared.as_fd());
-            sent.map(|()| Work::Done(0)).map_err(errno)
+            sent.map(|()| Checked::Done(0)).map_err(errno)
         }
-        Request::FlushAll => Ok(Work::FlushAll),
-        Request::Grow => Ok(Work::Done(core.node.grow(&session.grant, session.peer.process()))),
-        Request::Settle { device, inode, demote } => Ok(Work::Settle((device, inode), demote)),
+        Request::FlushAll => Ok(Checked::Work(Work::FlushAll)),
+        Request::Grow => Ok(Checked::Done(core.node.grow(&session.grant, session.peer.process()))),
+        Request::Settle { device, inode, demote } => {
+            Ok(Checked::Work(Work::Settle((device, inode), demote)))
+        }
         // A server's.
         _ => Err(Errno::NOSYS),
     }
@@ -237,8 +274,7 @@ async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Wo
     let session = &ticket.session;
     ticket.issue();
     match work {
-        Work::Done(value) => Ok(value),
-        Work::File(file, request) => on_file(core, ticket, &file, request).await,
+        Work::File(file, work) => on_file(core, ticket, &file, work).await,
         Work::Names(call) => name_requests::run(core, ticket, call).await,
         Work::FlushAll => {
             registration::hear(core, session);
@@ -260,41 +296,36 @@ async fn on_file<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
-    request: Request,
+    work: FileWork,
 ) -> Verdict {
-    match request {
+    match work {
         // What the kernel refuses is owed by the slot.
-        Request::Flush { upto, .. } => drain::drain_to(core, file, upto).await.unwrap_or_default(),
+        FileWork::Flush(upto) => drain::drain_to(core, file, upto).await.unwrap_or_default(),
         // By another request: what has the slot next is not to be closed for it.
-        Request::Close { .. } if file.is_closing() => return Err(Errno::BADF),
-        Request::Close { .. } => registration::discard(core, &ticket.session, file).await,
+        FileWork::Close if file.is_closing() => return Err(Errno::BADF),
+        FileWork::Close => registration::discard(core, &ticket.session, file).await,
         // Not by a seek, which would change the file's own position in the kernel.
-        Request::FindEnd { .. } => {
+        FileWork::FindEnd => {
             drain::drain(core, file).await?;
             let descriptor = file.descriptor()?;
             return Ok(core.storage.status(&descriptor.file).await.map_err(errno)?.size);
         }
-        Request::Attach { arena_at, len, .. } => {
+        FileWork::Attach(log) => {
             let _turn = drain::drain_as_far_and_turn(core, file).await;
-            if !file.attach(Log { at: arena_at, len }) {
+            if !file.attach(log) {
                 return Err(Errno::BUSY);
             }
         }
-        Request::Fetch { at, len, .. } => return readahead::fetch(core, file, at, len).await,
-        Request::Materialize { .. } => {
+        FileWork::Fetch { at, len } => return readahead::fetch(core, file, at, len).await,
+        FileWork::Materialize => {
             drop(drain::drain_as_far_and_turn(core, file).await);
             let descriptor = file.descriptor()?;
             ticket.session.peer.send_file(file.slot, &descriptor.file).map_err(errno)?;
         }
-        Request::Lock { terms, start, len, .. } => {
-            let call = LockCall::new(terms, start, len)?;
-            return locks::lock(core, &ticket.session, file, call).await;
-        }
-        Request::FindLock { terms, start, len, .. } => {
-            return locks::find(core, ticket, file, LockCall::new(terms, start, len)?).await;
-        }
-        Request::Name { .. } => return tell_name(core, ticket, file),
-        _ => return execute(core, ticket, file, &request).await,
+        FileWork::Lock(call) => return locks::lock(core, &ticket.session, file, call).await,
+        FileWork::FindLock(call) => return locks::find(core, ticket, file, call).await,
+        FileWork::Name => return tell_name(core, ticket, file),
+        FileWork::Storage(call) => return execute(core, ticket, file, call).await,
     }
     Ok(0)
 }
@@ -317,13 +348,8 @@ async fn execute<S: SessionStorage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     file: &Rc<OpenFile<S>>,
-    request: &Request,
+    call: FileCall,
 ) -> Verdict {
-    let payload = match request.names_len() {
-        Some(_) => name_requests::payload(&ticket.session, ticket.lane, request)?,
-        None => Vec::new(),
-    };
-    let call = FileCall::decode(request, &payload)?;
     let _turn = match call {
         FileCall::FileSystem => None,
         FileCall::Status | FileCall::Set(_) => Some(drain::drain_as_far_and_turn(core, file).await),

@@ -291,7 +291,10 @@ impl FileCall {
             Request::FileSystem { .. } => Self::FileSystem,
             Request::Sync { .. } => Self::Sync { data_only: false },
             Request::Datasync { .. } => Self::Sync { data_only: true },
-            Request::Truncate { len, .. } => Self::Truncate { len },
+            Request::Truncate { len, .. } => {
+                i64::try_from(len).map_err(|_| Errno::INVAL)?;
+                Self::Truncate { len }
+            }
             Request::Allocate { mode, at, len, .. } => Self::Allocate { mode, at, len },
             Request::SetPosition { at, .. } => Self::Seek(SeekFrom::Start(at)),
             Request::FindData { at, .. } => Self::Seek(SeekFrom::Data(at)),
