@@ -209,7 +209,7 @@ impl Packed {
             FileCall::Status => return self.status().map(|status| Answer::status(&status)),
             FileCall::FileSystem => return Err(Errno::NOSYS.into()),
             FileCall::Seek(to) => {
-                return Ok(Answer { value: self.seek(to).await?, bytes: Vec::new() });
+                return Ok(Answer::value(self.seek(to).await?));
             }
             FileCall::Sync { data_only } => self.sync(data_only).await?,
             FileCall::Truncate { len } => self.truncate(len).await?,

@@ -55,7 +55,7 @@ impl Attributes {
 }
 
 /// Result of a call on a name or on an open file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The request's value.
     pub value: u64,
@@ -64,6 +64,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// A value alone.
+    pub const fn value(value: u64) -> Self {
+        Self { value, bytes: Vec::new() }
+    }
+
     /// Of a file.
     pub fn status(status: &Status) -> Self {
         Self { value: 0, bytes: status.encode().to_vec() }
@@ -228,7 +233,7 @@ pub(crate) fn execute_on(file: &uring::File, call: FileCall) -> io::Result<Answe
         FileCall::Status => return Ok(Answer::status(&status_of(file)?)),
         FileCall::FileSystem => return Ok(Answer::file_system(&file_system(file.fd())?)),
         FileCall::Seek(to) => {
-            return Ok(Answer { value: rustix::fs::seek(file, to)?, bytes: Vec::new() });
+            return Ok(Answer::value(rustix::fs::seek(file, to)?));
         }
         FileCall::Sync { data_only: true } => rustix::fs::fdatasync(file)?,
         FileCall::Sync { data_only: false } => rustix::fs::fsync(file)?,

@@ -44,7 +44,7 @@ impl<N: Network> RemoteFile<N> {
         let handle = client.new_handle();
         let (request, path) = call.encode(handle)?;
         let answered = client.call(request, path, call.is_once()).await?;
-        let status = marked(Status::decode(&answered.1).ok_or(Errno::IO)?);
+        let status = marked(Status::decode(&answered.bytes).ok_or(Errno::IO)?);
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         client.assign(handle, process);
         let (is_closed, is_used) = (Cell::new(false), Cell::new(false));
@@ -98,7 +98,7 @@ impl<N: Network> RemoteFile<N> {
     pub async fn find_lock(&self, call: LockCall) -> io::Result<Option<FoundLock>> {
         let LockCall { terms, start, len } = call;
         let request = Request::FindLock { file: self.handle, terms: terms.encode(), start, len };
-        let (found, bytes) = self.call(request, Vec::new()).await?;
+        let Answer { value: found, bytes } = self.call(request, Vec::new()).await?;
         if found == 0 { Ok(None) } else { Ok(Some(FoundLock::decode(&bytes).ok_or(Errno::IO)?)) }
     }
 
@@ -160,14 +160,14 @@ impl<N: Network> RemoteFile<N> {
         }
         let (request, payload) = call.encode(self.handle)?;
         let done = self.client.call(request, payload, call.is_once()).await;
-        let (value, bytes) = done.map_err(|error| self.stale(error))?;
+        let Answer { value, bytes } = done.map_err(|error| self.stale(error))?;
         Ok(match call {
             FileCall::Status => Answer::status(&marked(Status::decode(&bytes).ok_or(Errno::IO)?)),
             _ => Answer { value, bytes },
         })
     }
 
-    async fn call(&self, request: Request, payload: Vec<u8>) -> io::Result<(u64, Vec<u8>)> {
+    async fn call(&self, request: Request, payload: Vec<u8>) -> io::Result<Answer> {
         self.client.call(request, payload, false).await.map_err(|error| self.stale(error))
     }
 
@@ -181,7 +181,7 @@ impl<N: Network> RemoteFile<N> {
 /// Executes a call on names; paths start at the server's root.
 pub(crate) async fn name<N: Network>(client: &Rc<Client<N>>, call: NameCall) -> io::Result<Answer> {
     let (request, payload) = call.encode()?;
-    let (value, bytes) = client.call(request, payload, call.is_once()).await?;
+    let Answer { value, bytes } = client.call(request, payload, call.is_once()).await?;
     Ok(match call {
         NameCall::Stat { .. } => Answer::status(&marked(Status::decode(&bytes).ok_or(Errno::IO)?)),
         NameCall::Lease { .. } => {

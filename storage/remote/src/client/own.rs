@@ -6,12 +6,13 @@
 
 use std::{cell::OnceCell, rc::Rc};
 
-use storage::Locking;
+use rustix::io::Errno;
+use storage::{Locking, names::Answer};
 use wire::SESSION_LEN;
 
 use crate::server::{
     received::Received,
-    service::{Answer, Service, Session},
+    service::{Service, Session},
 };
 
 /// The server, if it is here. Cheap to clone.
@@ -57,7 +58,11 @@ pub(crate) struct Neighbour<S: Locking> {
 
 impl<S: Locking> Neighbour<S> {
     /// Has the server execute a request; `answer` gets what it has come to.
-    pub(super) fn ask(&self, received: Received, answer: impl FnOnce(u64, Answer) + 'static) {
+    pub(super) fn ask(
+        &self,
+        received: Received,
+        answer: impl FnOnce(u64, Result<Answer, Errno>) + 'static,
+    ) {
         self.service.start(&self.session, received, answer);
     }
 }

@@ -21,10 +21,7 @@ use std::{
 
 use executor::{Credits, Handle, Instant, Notify, first};
 use rustix::io::Errno;
-use storage::{
-    Locking,
-    verdict::{self, verdict},
-};
+use storage::{Locking, names::Answer, verdict::verdict};
 use uring::{Buffer, Buffers};
 use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, ROOT_LEN, Replay, Request, SESSION_LEN};
 
@@ -169,7 +166,7 @@ impl<N: Network> Client<N> {
         request: Request,
         payload: Vec<u8>,
         is_once: bool,
-    ) -> io::Result<(u64, Vec<u8>)> {
+    ) -> io::Result<Answer> {
         self.ask(request, payload, None, is_once).await
     }
 
@@ -185,7 +182,7 @@ impl<N: Network> Client<N> {
         is_once: bool,
     ) -> io::Result<usize> {
         let len = data.len();
-        let (count, _) = self.ask(request, Vec::new(), Some(data), is_once).await?;
+        let count = self.ask(request, Vec::new(), Some(data), is_once).await?.value;
         Ok(usize::try_from(count).unwrap_or(usize::MAX).min(len))
     }
 
@@ -195,7 +192,7 @@ impl<N: Network> Client<N> {
         payload: Vec<u8>,
         data: Option<Buffer>,
         is_once: bool,
-    ) -> io::Result<(u64, Vec<u8>)> {
+    ) -> io::Result<Answer> {
         let _record = if is_once { Some(self.records.take(1).await) } else { None };
         let _request = self.requests.take(1).await;
         let is_long = data.as_ref().is_some_and(|data| data.len() > INLINE_LEN_MAX);
@@ -209,8 +206,7 @@ impl<N: Network> Client<N> {
         state.free_records.extend(pending.record);
         debug_assert!(state.free_records.len() <= RECORDS as usize, "a record is free once");
         self.idle.notify_all();
-        let (value, payload) = pending.reply.take().ok_or(Errno::IO)?;
-        Ok((verdict(value)?, payload))
+        Ok(pending.reply.take().ok_or(Errno::IO)??)
     }
 
     /// Asks the server, or has it asked over the connection that there is, or the next.
@@ -243,11 +239,7 @@ impl<N: Network> Client<N> {
                 drop(state);
                 let (client, asked) = (Rc::clone(self), Rc::clone(&pending));
                 neighbour.ask(pending.received(id), move |_, answer| {
-                    let (value, payload) = match answer {
-                        Ok((value, payload)) => (verdict::value(Ok(value)), payload),
-                        Err(why) => (verdict::value(Err(why)), Vec::new()),
-                    };
-                    client.conclude(&asked, value, payload);
+                    client.conclude(&asked, answer);
                 });
             }
             None => {
@@ -447,23 +439,20 @@ impl<N: Network> Client<N> {
         let pending = pending.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "a reply to nothing that was asked")
         })?;
-        let (found, mut value, mut payload) = (found.as_ref(), value, Vec::new());
-        match (&pending.data, pending.request, found) {
+        let answer = verdict(value).map(|value| match (&pending.data, pending.request, &found) {
             (Some(into), Request::Read { .. }, Some(found)) => {
                 into.gather(found);
-                if verdict(value).is_ok() {
-                    value = found.len() as u64;
-                }
+                Answer::value(found.len() as u64)
             }
-            _ => payload = found.map(bytes_of).unwrap_or_default(),
-        }
-        self.conclude(&pending, value, payload);
+            _ => Answer { value, bytes: found.as_ref().map(bytes_of).unwrap_or_default() },
+        });
+        self.conclude(&pending, answer);
         Ok(())
     }
 
-    fn conclude(&self, pending: &Pending, value: u64, payload: Vec<u8>) {
-        self.state.borrow_mut().note(pending, value, &payload);
-        pending.reply.replace(Some((value, payload)));
+    fn conclude(&self, pending: &Pending, answer: Result<Answer, Errno>) {
+        self.state.borrow_mut().note(pending, &answer);
+        pending.reply.replace(Some(answer));
         pending.answered.notify_all();
     }
 

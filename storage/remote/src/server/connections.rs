@@ -27,7 +27,7 @@ use std::{
 
 use executor::{Class, Notify, first};
 use rustix::io::Errno;
-use storage::{Locking, verdict::value};
+use storage::{Locking, names::Answer, verdict::value};
 use uring::{Buffer, Listener};
 use wire::{Frame, INLINE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN, TRANSFER_LEN_MAX};
 
@@ -311,20 +311,20 @@ impl<S: Locking> Connection<'_, S> {
         let (traffic, request) = (Arc::clone(&self.server.traffic), received.request);
         self.server.service.start(self.session, received, move |id, answer| {
             drop((credit, share));
-            traffic.add(&request, answer.as_ref().map_or(0, |(value, _)| *value));
+            traffic.add(&request, answer.as_ref().map_or(0, |answer| answer.value));
             if session.connection.get() != number {
                 return; // It will be asked again on the connection that came after.
             }
             let reply = |value, payload| Frame::Reply { id, value, payload };
             match (answer, read) {
-                (Ok((moved, _)), Some(data)) => {
+                (Ok(Answer { value: moved, .. }), Some(data)) => {
                     let data = joined(data.as_slice().to_vec());
                     let len = usize::try_from(moved).ok().filter(|len| *len <= data.len());
                     let len = invariant!(some len, "a read fills its buffer at most",
                         else return outbox.push(reply(value(Err(Errno::IO)), &[])));
                     outbox.push_data(reply(moved, &[]), data.prefix(len));
                 }
-                (Ok((value, payload)), None) => outbox.push(reply(value, &payload)),
+                (Ok(Answer { value, bytes }), None) => outbox.push(reply(value, &bytes)),
                 (Err(error), _) => outbox.push(reply(value(Err(error)), &[])),
             }
         });

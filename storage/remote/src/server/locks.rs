@@ -24,12 +24,17 @@ use std::{
 
 use executor::{Notify, first};
 use rustix::io::Errno;
-use storage::{Locking, lock_call::LockCall, names::Identity, verdict::errno};
+use storage::{
+    Locking,
+    lock_call::LockCall,
+    names::{Answer, Identity},
+    verdict::errno,
+};
 use wire::{LockKind, LockOwner};
 
 use super::{
     deadlock::Wanted,
-    service::{Answer, Service, Session, nothing},
+    service::{Service, Session, nothing},
 };
 use crate::ranges::{Range, Ranges};
 
@@ -103,7 +108,12 @@ impl Unlocks {
 
 impl<S: Locking> Service<S> {
     /// Takes a lock, or gives it up.
-    pub(super) async fn lock(&self, session: &Session<S>, handle: u32, call: LockCall) -> Answer {
+    pub(super) async fn lock(
+        &self,
+        session: &Session<S>,
+        handle: u32,
+        call: LockCall,
+    ) -> Result<Answer, Errno> {
         if call.is_unlock() {
             return self.unlock(session, handle, call).await;
         }
@@ -134,7 +144,7 @@ impl<S: Locking> Service<S> {
                     if call.terms.kind == LockKind::Shared {
                         self.unlocks.happened(identity); // It may have been exclusive.
                     }
-                    return Ok((0, Vec::new()));
+                    return Ok(Answer::default());
                 }
             }
             if call.terms.owner == LockOwner::Process && waiting.is_none() {
@@ -172,7 +182,12 @@ impl<S: Locking> Service<S> {
         }
     }
 
-    async fn unlock(&self, session: &Session<S>, handle: u32, call: LockCall) -> Answer {
+    async fn unlock(
+        &self,
+        session: &Session<S>,
+        handle: u32,
+        call: LockCall,
+    ) -> Result<Answer, Errno> {
         let open = session.file(handle)?;
         let identity = open.identity();
         let holder = match call.terms.owner {
@@ -198,7 +213,7 @@ impl<S: Locking> Service<S> {
             }
             done.map_err(errno)?;
         }
-        Ok((0, Vec::new()))
+        Ok(Answer::default())
     }
 
     /// A session has asked for all that an earlier server had of it.
@@ -214,16 +229,19 @@ impl<S: Locking> Service<S> {
         session: &Session<S>,
         handle: u32,
         call: LockCall,
-    ) -> Answer {
+    ) -> Result<Answer, Errno> {
         let holder = self.holder(session, handle, call).await?;
         let found = self.storage.find_lock(&holder, call).await;
         let found = found.map_err(errno)?;
-        Ok(found.map_or((0, Vec::new()), |found| (1, found.encode().to_vec())))
+        Ok(found.map_or_else(Answer::default, |found| Answer {
+            value: 1,
+            bytes: found.encode().to_vec(),
+        }))
     }
 
     /// A handle is closed: its locks are gone on return.
-    pub(super) async fn close(&self, session: &Session<S>, handle: u32) -> Answer {
-        let Some(open) = session.remove(handle) else { return Ok((0, Vec::new())) };
+    pub(super) async fn close(&self, session: &Session<S>, handle: u32) -> Result<Answer, Errno> {
+        let Some(open) = session.remove(handle) else { return Ok(Answer::default()) };
         if session.locks.handles.borrow_mut().remove(&handle) {
             // Operations that have just ended may keep the descriptor open for a moment.
             for owner in [LockOwner::OpenFile, LockOwner::Whole] {

@@ -22,7 +22,7 @@ use executor::{Class, Handle, Instant, Notify, yield_now};
 use rustix::io::Errno;
 use storage::{
     Locking, SHORT_LEN,
-    names::{FileCall, Identity, NameCall},
+    names::{Answer, FileCall, Identity, NameCall},
     verdict::errno,
 };
 use uring::{Buffers, Halves};
@@ -137,12 +137,9 @@ impl<S: Locking> Clone for Open<S> {
     }
 }
 
-/// The value and the payload of a reply; what was read is in the request's buffer.
-pub(crate) type Answer = Result<(u64, Vec<u8>), Errno>;
-
 /// The answer to a request that has no value.
-pub(super) fn nothing(done: io::Result<()>) -> Answer {
-    done.map(|()| (0, Vec::new())).map_err(errno)
+pub(super) fn nothing(done: io::Result<()>) -> Result<Answer, Errno> {
+    done.map(|()| Answer::default()).map_err(errno)
 }
 
 impl<S: Locking> Service<S> {
@@ -308,14 +305,14 @@ impl<S: Locking> Service<S> {
         true
     }
 
-    /// Executes a request; `answer` gets what it has come to. A short transfer is begun on the
+    /// Executes a request; `answer` gets what it has come to, but for what was read, which is in the request's buffer. A short transfer is begun on the
     /// spot, as one that a local client asks for; of long ones a client has half of what it may
     /// have under way executed at a time.
     pub(crate) fn start(
         self: &Rc<Self>,
         session: &Rc<Session<S>>,
         received: Received,
-        answer: impl FnOnce(u64, Answer) + 'static,
+        answer: impl FnOnce(u64, Result<Answer, Errno>) + 'static,
     ) {
         session.has_asked.set(true);
         let number = Answered::number(&received);
@@ -349,7 +346,7 @@ impl<S: Locking> Service<S> {
         }
     }
 
-    async fn execute(&self, session: &Session<S>, received: Received) -> Answer {
+    async fn execute(&self, session: &Session<S>, received: Received) -> Result<Answer, Errno> {
         match received.asked()? {
             Asked::OnFile(handle) => {
                 let open = session.file(handle)?;
@@ -371,37 +368,35 @@ impl<S: Locking> Service<S> {
             Asked::Name(call) => self.name(call).await,
             Asked::Reclaimed => {
                 self.settle_locks(session);
-                Ok((0, Vec::new()))
+                Ok(Answer::default())
             }
         }
     }
 
-    async fn name(&self, call: NameCall) -> Answer {
-        let answer = self.storage.name(call).await.map_err(errno)?;
-        Ok((answer.value, answer.bytes))
+    async fn name(&self, call: NameCall) -> Result<Answer, Errno> {
+        self.storage.name(call).await.map_err(errno)
     }
 
-    async fn on_file(&self, open: &Open<S>, received: &Received) -> io::Result<(u64, Vec<u8>)> {
+    async fn on_file(&self, open: &Open<S>, received: &Received) -> io::Result<Answer> {
         match received.request {
             Request::Read { at, .. } => {
                 let len = self.storage.read(&open.file, at, received.data.clone()).await?;
-                Ok((len as u64, Vec::new()))
+                Ok(Answer::value(len as u64))
             }
             Request::Write { at, .. } => self.write(open, at, &received.data).await,
             _ => {
                 let call = FileCall::decode(&received.request, &received.payload)?;
-                let answer = self.storage.on(&open.file, call).await?;
-                Ok((answer.value, answer.bytes))
+                self.storage.on(&open.file, call).await
             }
         }
     }
 
-    async fn write(&self, open: &Open<S>, at: u64, data: &Buffers) -> io::Result<(u64, Vec<u8>)> {
+    async fn write(&self, open: &Open<S>, at: u64, data: &Buffers) -> io::Result<Answer> {
         at.checked_add(data.len() as u64)
             .filter(|end| i64::try_from(*end).is_ok())
             .ok_or(Errno::FBIG)?;
         let len = self.storage.write_full(&open.file, at, data).await?;
-        Ok((len as u64, Vec::new()))
+        Ok(Answer::value(len as u64))
     }
 }
 

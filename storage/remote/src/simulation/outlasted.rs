@@ -1,13 +1,9 @@
 //! State that outlasts a server, its connections, and its machine, and state that does not.
 
-use storage::names::{Attributes, FileCall};
+use storage::names::{Answer, Attributes, FileCall};
 
 use super::*;
-use crate::{
-    line::REQUESTS,
-    server::ledger::Shelf as _,
-    server::service::{Answer, KEEP},
-};
+use crate::{line::REQUESTS, server::ledger::Shelf as _, server::service::KEEP};
 
 type Connected = Rc<Client<SimNetwork<SimDisk>>>;
 type Opened = Rc<RemoteFile<SimNetwork<SimDisk>>>;
@@ -39,9 +35,9 @@ impl World {
         let told = Rc::new(Cell::new(None));
         let received = Received { id, record: None, request, payload, data };
         let tells = Rc::clone(&told);
-        service.start(&session, received, move |_, answer: Answer| tells.set(Some(answer)));
+        service.start(&session, received, move |_, answer| tells.set(Some(answer)));
         (0..200).for_each(|_| self.turn());
-        told.take().expect("answered").map(|(value, _)| value)
+        told.take().expect("answered").map(|answer| answer.value)
     }
 
     /// A new file that is open.
@@ -264,7 +260,7 @@ fn what_has_happened_is_told_though_its_record_cannot_be_written() {
         service.start(&session, received, move |_, answer| told.borrow_mut().push(answer));
         (0..50).for_each(|_| world.turn());
     }
-    assert_eq!(*answers.borrow(), [Ok((0, Vec::new())), Ok((0, Vec::new()))]);
+    assert_eq!(*answers.borrow(), [Ok(Answer::default()), Ok(Answer::default())]);
     assert!(world.disk.exists("/folder"));
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use executor::Notify;
 use rustix::io::Errno;
-use storage::{lock_call::LockCall, verdict::verdict};
+use storage::{lock_call::LockCall, names::Answer};
 use uring::Buffer;
 use wire::{Request, Status};
 
@@ -38,7 +38,7 @@ pub(super) struct Pending {
     pub(super) payload: Vec<u8>,
     /// Data to write, or room for data to read.
     pub(super) data: Option<Buffer>,
-    pub(super) reply: RefCell<Option<(u64, Vec<u8>)>>,
+    pub(super) reply: RefCell<Option<Result<Answer, Errno>>>,
     pub(super) answered: Notify,
 }
 
@@ -76,24 +76,19 @@ impl State {
 
     /// Keeps up with which files the server has open, and with their locks. At once when the answer
     /// comes: the connection may break before whoever asked has run.
-    pub(super) fn note(&mut self, pending: &Pending, value: u64, payload: &[u8]) {
-        match (verdict(value), pending.request) {
+    pub(super) fn note(&mut self, pending: &Pending, answer: &Result<Answer, Errno>) {
+        match (answer, pending.request) {
             (Err(Errno::AGAIN), Request::Lock { file, terms, start, len }) => {
                 if let Ok(call) = LockCall::new(terms, start, len) {
                     self.held.refused(file, call);
                 }
-                return;
             }
-            (Err(_), _) => return,
-            (Ok(_), _) => {}
-        }
-        match pending.request {
-            Request::Open { file, flags, .. } => {
-                if let Some(status) = Status::decode(payload) {
+            (Ok(answer), Request::Open { file, flags, .. }) => {
+                if let Some(status) = Status::decode(&answer.bytes) {
                     self.opened.insert(file, pending.payload.clone(), flags, &status);
                 }
             }
-            Request::Lock { .. } => self.note_lock(&pending.request, false),
+            (Ok(_), Request::Lock { .. }) => self.note_lock(&pending.request, false),
             _ => {}
         }
     }

@@ -11,10 +11,13 @@
 
 use std::{cell::RefCell, collections::VecDeque};
 
-use storage::verdict::{value, verdict};
+use rustix::io::Errno;
+use storage::{
+    names::Answer,
+    verdict::{value, verdict},
+};
 use wire::Replay;
 
-use super::Answer;
 use crate::{line::REQUESTS, server::received::Received};
 
 /// Numbers of requests and the values of their answers, the last one given at the end.
@@ -30,21 +33,21 @@ impl Answered {
     }
 
     /// The answer that was given, if it was.
-    pub(super) fn again(&self, number: u64) -> Option<Answer> {
+    pub(super) fn again(&self, number: u64) -> Option<Result<Answer, Errno>> {
         let mut last = self.0.borrow_mut();
         let at = last.iter().position(|(known, _)| *known == number)?;
         let (number, value) = last.remove(at)?;
         last.push_back((number, value));
-        Some(verdict(value).map(|value| (value, Vec::new())))
+        Some(verdict(value).map(Answer::value))
     }
 
     /// Keeps an answer, and forgets one that the client has received.
-    pub(super) fn keep(&self, number: u64, answer: &Answer) {
+    pub(super) fn keep(&self, number: u64, answer: &Result<Answer, Errno>) {
         let mut last = self.0.borrow_mut();
         if last.len() == REQUESTS as usize {
             last.pop_front();
         }
-        let answer = answer.as_ref().map(|(value, _)| *value).map_err(|errno| *errno);
+        let answer = answer.as_ref().map(|answer| answer.value).map_err(|errno| *errno);
         last.push_back((number, value(answer)));
     }
 }

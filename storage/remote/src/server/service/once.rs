@@ -7,12 +7,12 @@ use rustix::{fs::OFlags, io::Errno};
 use shm::copy::copy_in;
 use storage::{
     Locking,
-    names::{Identity, is_same},
+    names::{Answer, Identity, is_same},
     verdict::{self, errno},
 };
 use uring::Heap;
 
-use super::{Answer, Service, Session, nothing};
+use super::{Service, Session, nothing};
 use crate::{
     server::effects::{self, Effect, Outcome},
     server::ledger::{RECORDS, Record, State},
@@ -26,7 +26,7 @@ impl<S: Locking> Service<S> {
         session: &Session<S>,
         received: &Received,
         effect: Effect<S::File>,
-    ) -> Answer {
+    ) -> Result<Answer, Errno> {
         // Without a record it might happen twice.
         let slot = received.record.filter(|slot| *slot < RECORDS).ok_or(Errno::INVAL)?;
         let id = received.id;
@@ -72,7 +72,7 @@ impl<S: Locking> Service<S> {
             Effect::Open(handle, call) => self.open(session, *handle, call.clone()).await,
             Effect::Name(call) => self.name(call.clone()).await,
         };
-        let value = verdict::value(answer.as_ref().map(|(value, _)| *value).map_err(|e| *e));
+        let value = verdict::value(answer.as_ref().map(|answer| answer.value).map_err(|e| *e));
         record.state = State::Done(value);
         if let Effect::Open(handle, _) = effect {
             let open = session.file(handle);
@@ -118,9 +118,9 @@ impl<S: Locking> Service<S> {
         value: u64,
         record: &Record,
         effect: Effect<S::File>,
-    ) -> Answer {
+    ) -> Result<Answer, Errno> {
         let value = verdict::verdict(value)?;
-        let Effect::Open(handle, mut call) = effect else { return Ok((value, Vec::new())) };
+        let Effect::Open(handle, mut call) = effect else { return Ok(Answer::value(value)) };
         let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
         call.flags &= !once.bits();
         let opened = self.open(session, handle, call).await;
@@ -142,7 +142,13 @@ impl<S: Locking> Service<S> {
     }
 
     /// Appends what is missing of `data`, of which `skip` bytes are there.
-    async fn append(&self, file: &S::File, data: &[u8], size: u64, skip: u64) -> Answer {
+    async fn append(
+        &self,
+        file: &S::File,
+        data: &[u8],
+        size: u64,
+        skip: u64,
+    ) -> Result<Answer, Errno> {
         let there = usize::try_from(skip).map_err(|_| Errno::IO)?;
         let missing = data.get(there..);
         let missing = invariant!(some missing, "no more is there than was to be appended",
@@ -151,7 +157,7 @@ impl<S: Locking> Service<S> {
         copy_in(buffer.bytes(), missing);
         match self.storage.write_full(file, size + skip, &buffer.into()).await {
             Err(error) if there == 0 => Err(errno(error)),
-            done => Ok((skip + done.unwrap_or(0) as u64, Vec::new())),
+            done => Ok(Answer::value(skip + done.unwrap_or(0) as u64)),
         }
     }
 }

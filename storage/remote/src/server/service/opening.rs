@@ -9,10 +9,14 @@
 use std::io;
 
 use rustix::{fs::OFlags, io::Errno};
-use storage::{Locking, names::OpenCall, verdict::errno};
+use storage::{
+    Locking,
+    names::{Answer, OpenCall},
+    verdict::errno,
+};
 use wire::Status;
 
-use super::{Answer, Open, Service, Session};
+use super::{Open, Service, Session};
 
 /// Files that a session has open at a time, however many descriptors there are.
 const FILES_MAX: usize = 4096;
@@ -23,12 +27,17 @@ pub(super) fn part_of(limit: u64) -> usize {
 }
 
 impl<S: Locking> Service<S> {
-    pub(super) async fn open(&self, session: &Session<S>, handle: u32, call: OpenCall) -> Answer {
+    pub(super) async fn open(
+        &self,
+        session: &Session<S>,
+        handle: u32,
+        call: OpenCall,
+    ) -> Result<Answer, Errno> {
         let known = session.files.borrow().get(&handle).cloned();
         if let Some(open) = known {
             // Replayed: it was opened before the answer was lost.
             let status = self.storage.status(&open.file).await.map_err(errno)?;
-            return Ok((0, status.encode().to_vec()));
+            return Ok(Answer::status(&status));
         }
         if session.files.borrow().len() >= FILES_MAX {
             return Err(Errno::MFILE);
@@ -39,7 +48,7 @@ impl<S: Locking> Service<S> {
         let appends = flags.contains(OFlags::APPEND);
         let open = Open { file, appends, identity: status.identity(), born: status.born };
         session.files.borrow_mut().insert(handle, open);
-        Ok((0, status.encode().to_vec()))
+        Ok(Answer::status(&status))
     }
 
     /// Opens a file; one to append to so that it can be seen what was appended.

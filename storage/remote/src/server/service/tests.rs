@@ -183,7 +183,7 @@ impl World {
 
     fn ask(&mut self, session: u8, case: &Case) -> Result<u64, Errno> {
         self.serve(session, async |service, session| {
-            service.execute(session, case.received()).await.map(|(value, _)| value)
+            service.execute(session, case.received()).await.map(|answer| answer.value)
         })
     }
 
@@ -450,8 +450,8 @@ fn open_file_is_opened_again() {
         let again = world.serve(SESSION, async |service, session| {
             service.execute(session, open(more - OFlags::TRUNC, 0)).await
         });
-        let identity = |answer: Answer| {
-            let (_, bytes) = answer.unwrap_or_else(|error| panic!("{more:?}: {error}"));
+        let identity = |answer: Result<Answer, Errno>| {
+            let Answer { bytes, .. } = answer.unwrap_or_else(|error| panic!("{more:?}: {error}"));
             Status::decode(&bytes).expect("a status").identity()
         };
         assert_eq!(identity(first), identity(again), "{more:?}");
