@@ -24,7 +24,7 @@ use std::{
 
 use self::{side::Engine, turns::Turns};
 use crate::{
-    files::{Place, Places},
+    files::{TestFile, TestFiles},
     fio::Fio,
     kernel_workers::Workers,
     machine::{self, Cores, Machine},
@@ -155,7 +155,7 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let effort = Effort::of(args);
     let machine = Machine { idle: "park", ..Machine::with(Cores::find(), &args.dir) };
     let mut report = Report::new("file", machine, effort.rounds);
-    let places = Places::create(&args.dir, effort.span)?;
+    let places = TestFiles::create(&args.dir, effort.span)?;
     let places: Vec<_> = places.0.iter().take(effort.place_count).collect();
     let all = places.into_iter().flat_map(|place| effort.cells().map(move |cell| (cell, place)));
     let cells: Vec<_> = all.filter(|(cell, place)| cell.is_wanted(&effort, place)).collect();
@@ -182,7 +182,7 @@ struct Cell {
 #[derive(Clone, Copy)]
 struct At<'a> {
     effort: &'a Effort,
-    place: &'a Place,
+    place: &'a TestFile,
     core: Option<usize>,
     /// On a disk two programs take turns, unless that has failed.
     takes_turns: &'a cell::Cell<bool>,
@@ -278,7 +278,7 @@ impl Cell {
     }
 
     /// Those that are wanted, and what they are compared with.
-    fn engines(&self, effort: &Effort, place: &Place) -> Engines {
+    fn engines(&self, effort: &Effort, place: &TestFile) -> Engines {
         let wants = |engine: &str| {
             let row = self.row(engine, place);
             effort.only.wants(["", "/cpu", ":fio", ":fio/cpu"].map(|end| format!("{row}{end}")))
@@ -297,13 +297,13 @@ impl Cell {
         Engines { ours, has_fio, others, fio_others }
     }
 
-    fn is_wanted(&self, effort: &Effort, place: &Place) -> bool {
+    fn is_wanted(&self, effort: &Effort, place: &TestFile) -> bool {
         let Engines { has_fio, others, fio_others, .. } = self.engines(effort, place);
         has_fio || !others.is_empty() || !fio_others.is_empty()
     }
 
     /// The name of an engine's row.
-    fn row(&self, engine: &str, place: &Place) -> String {
+    fn row(&self, engine: &str, place: &TestFile) -> String {
         format!("{}/{engine}{}", self.name(), place.suffix)
     }
 
@@ -353,7 +353,7 @@ impl Cell {
         Fio { pattern, engine, size, count, depth, span, core }
     }
 
-    fn count(&self, effort: &Effort, place: &Place) -> u64 {
+    fn count(&self, effort: &Effort, place: &TestFile) -> u64 {
         let of_disk = (effort.volume, effort.count_max);
         let (volume, count_max) = if place.is_memory() { IN_MEMORY } else { of_disk };
         (volume / self.size as u64).min(count_max)

@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context as _;
 use rustix::fs::{Advice, fadvise};
 
-use crate::places;
+use crate::places::{Place, Places};
 
 /// The file system that cases are named for by default.
 const USUAL: &str = "ext4";
@@ -20,28 +20,28 @@ const BLOCK: usize = 1 << 20;
 
 /// A file, in a folder.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TestFile {
     /// Suffix of its cases' names: empty on ext4.
     pub(crate) suffix: String,
-    folder: places::Place,
+    folder: Place,
     /// It has no name: however the bench ends, nothing is left of it.
     file: File,
 }
 
 /// On a disk and in memory; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Places(pub(crate) Vec<Place>);
+pub(crate) struct TestFiles(pub(crate) Vec<TestFile>);
 
-impl Places {
+impl TestFiles {
     /// Creates files of `len` bytes, in `dir` and, if that is another file system, in memory.
     pub(crate) fn create(dir: &Path, len: u64) -> anyhow::Result<Self> {
-        let places::Places { disk, memory } = places::Places::create(dir)?;
-        let memory = memory.ok().and_then(|memory| Place::fill(memory, len).ok());
-        Ok(Self(iter::once(Place::fill(disk, len)?).chain(memory).collect()))
+        let Places { disk, memory } = Places::create(dir)?;
+        let memory = memory.ok().and_then(|memory| TestFile::fill(memory, len).ok());
+        Ok(Self(iter::once(TestFile::fill(disk, len)?).chain(memory).collect()))
     }
 }
 
-impl Place {
+impl TestFile {
     /// Path by which other processes open the file.
     pub(crate) fn file(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd()).into()
@@ -52,7 +52,7 @@ impl Place {
         self.folder.name == "tmpfs"
     }
 
-    fn fill(folder: places::Place, len: u64) -> anyhow::Result<Self> {
+    fn fill(folder: Place, len: u64) -> anyhow::Result<Self> {
         let name = &folder.name;
         let suffix = if name == USUAL { String::new() } else { format!("/{name}") };
         let path = folder.path("file");

@@ -42,7 +42,7 @@ use self::packet::Transport;
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    files::Places,
+    files::TestFiles,
     machine::{self, Cores, Machine},
     options::{Common, Deadline, Only},
     report::Report,
@@ -131,7 +131,7 @@ pub(crate) fn rpc(args: &Args) -> anyhow::Result<()> {
     let transport = args.transport;
     match if transport == Transport::Ucx { ucx::probe() } else { Ok(()) } {
         Ok(()) => {
-            let places = Places::create(&args.dir, effort.span)?;
+            let places = TestFiles::create(&args.dir, effort.span)?;
             cells::measure(&effort, &places, cores, transport, &mut report);
         }
         Err(why) => cells::skip(&mut report, &effort, &why),

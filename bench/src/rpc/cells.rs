@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     file::side::{self as file, Engine},
-    files::{Place, Places},
+    files::{TestFile, TestFiles},
     fio::Fio,
     machine::Cores,
     meter::Sample,
@@ -75,7 +75,7 @@ enum Step {
 /// Runs everything, round by round, and reports it.
 pub(super) fn measure(
     effort: &Effort,
-    places: &Places,
+    places: &TestFiles,
     cores: Option<Cores>,
     transport: Transport,
     report: &mut Report,
@@ -117,7 +117,7 @@ pub(super) fn skip(report: &mut Report, effort: &Effort, why: &str) {
 }
 
 impl Cell {
-    fn new(place: &Place, size: usize, transport: Transport, effort: &Effort) -> Self {
+    fn new(place: &TestFile, size: usize, transport: Transport, effort: &Effort) -> Self {
         let on_the_way = match transport {
             // A disk has one half written while the server receives the other.
             _ if !place.is_memory() => 2 * AT_DEVICE,

@@ -9,7 +9,7 @@ use super::{
     side::Program,
 };
 use crate::{
-    files::Places,
+    files::TestFiles,
     machine::Cores,
     meter::Sample,
     options::Only,
@@ -60,7 +60,7 @@ impl Crowds {
         self.only.wants([MEMORY])
     }
 
-    pub(super) fn round(&mut self, round: usize, places: &Places, cores: Option<Cores>) {
+    pub(super) fn round(&mut self, round: usize, places: &TestFiles, cores: Option<Cores>) {
         let Some(place) = places.0.first() else { return };
         let wanted = CLIENTS.map(|clients| self.wants(clients));
         let cases = CLIENTS.into_iter().zip(&mut self.samples).zip(wanted);

@@ -47,7 +47,7 @@ use crate::{
     memory::{Buffer, Heap},
     operation::{Operation, SINK_LEN},
     parker::Events,
-    run::{Growth, Run},
+    run::{Run, RunSize},
     set_up::set_up,
     span::Span,
 };
@@ -77,7 +77,7 @@ pub(crate) struct Ring {
     ring: IoUring,
     in_flight: Slab<InFlight>,
     /// The run begun last, as long as its entry is not queued: more may join it.
-    open: Option<(usize, Growth)>,
+    open: Option<(usize, RunSize)>,
     batch: Batch,
     handle: Handle,
     sink: Buffer,
@@ -258,15 +258,15 @@ impl Engine for Ring {
         let open = self
             .open
             .as_mut()
-            .and_then(|(key, growth)| growth.takes(&operation, span.as_ref()).then_some(*key));
+            .and_then(|(key, size)| size.takes(&operation, span.as_ref()).then_some(*key));
         match open.and_then(|key| self.in_flight.get_mut(key)) {
             Some(InFlight { run, .. }) => run.join(operation, token),
             None => {
                 self.close_run();
-                let growth = Growth::new(&operation, span);
+                let size = RunSize::new(&operation, span);
                 let key = self.begin(Run::new(operation, token));
-                match growth {
-                    Some(growth) => self.open = Some((key, growth)),
+                match size {
+                    Some(size) => self.open = Some((key, size)),
                     None => self.queue(key),
                 }
             }

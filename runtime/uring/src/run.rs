@@ -33,13 +33,13 @@ pub(crate) struct Run {
 
 /// Size of a run that others may join.
 #[derive(Debug)]
-pub(crate) struct Growth {
+pub(crate) struct RunSize {
     span: Span,
     /// Places in memory, at most [`BUFFER_COUNT_MAX`].
     vector_count: usize,
 }
 
-impl Growth {
+impl RunSize {
     /// Of a run of one operation, which goes to `span`; `None` when it goes by itself.
     pub(crate) fn new(operation: &Operation, span: Option<Span>) -> Option<Self> {
         let span = span.filter(may_go_together)?;
@@ -69,7 +69,7 @@ impl Run {
         Self { first: (token, operation), rest: Vec::new(), is_broken: false }
     }
 
-    /// Adds an operation that its [`Growth`] takes.
+    /// Adds an operation that its [`RunSize`] takes.
     pub(crate) fn join(&mut self, operation: Operation, token: Token) {
         self.rest.push((token, operation));
     }
@@ -189,13 +189,13 @@ mod tests {
         run
     }
 
-    fn growth(first: &Operation) -> Growth {
-        Growth::new(first, Span::of(first)).expect("others may join it")
+    fn size(first: &Operation) -> RunSize {
+        RunSize::new(first, Span::of(first)).expect("others may join it")
     }
 
     /// True if the next operation is taken.
-    fn takes(growth: &mut Growth, next: &Operation) -> bool {
-        growth.takes(next, Span::of(next).as_ref())
+    fn takes(size: &mut RunSize, next: &Operation) -> bool {
+        size.takes(next, Span::of(next).as_ref())
     }
 
     /// Tokens and results of what is over, and how many operations are not.
@@ -210,7 +210,7 @@ mod tests {
         let (file, other) = (null(), null());
         let read = |at| Operation::Read { file: file.clone(), at, into: Heap::buffer(10).into() };
         let pair = Buffers::new(vec![Heap::buffer(5), Heap::buffer(5)]).expect("two");
-        let mut run = growth(&write(&file, 5, 10));
+        let mut run = size(&write(&file, 5, 10));
         for elsewhere in [
             write(&file, 14, 10),
             write(&file, 16, 10),
@@ -230,11 +230,11 @@ mod tests {
 
         let read =
             |at, len| Operation::Read { file: other.clone(), at, into: Heap::buffer(len).into() };
-        let mut run = growth(&read(0, 10));
+        let mut run = size(&read(0, 10));
         assert!(!takes(&mut run, &read(10, SHORT_LEN_MAX + 1)), "it is waited for by itself");
         assert!(takes(&mut run, &read(10, SHORT_LEN_MAX)));
         let alone = read(0, SHORT_LEN_MAX + 1);
-        assert!(Growth::new(&alone, Span::of(&alone)).is_none());
+        assert!(RunSize::new(&alone, Span::of(&alone)).is_none());
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         let write =
             |at: u64, from| Operation::Write { file: file.clone(), at, from, is_whole: false };
         let whole = BUFFER_COUNT_MAX as u64;
-        let mut run = growth(&write(0, parts(1)));
+        let mut run = size(&write(0, parts(1)));
         assert!(takes(&mut run, &write(whole, parts(2))), "the first is one place");
         assert!(!takes(&mut run, &write(whole * 3 / 2, parts(2))), "one too many");
         assert!(takes(&mut run, &write(whole * 3 / 2, parts(4))), "half as many");
@@ -257,7 +257,7 @@ mod tests {
     fn a_run_is_no_longer_than_one_request() {
         for (len, count) in [(1, BUFFER_COUNT_MAX), (4 << 10, 64), (64 << 10, 16), (256 << 10, 4)] {
             let file = null();
-            let mut run = growth(&write(&file, 0, len));
+            let mut run = size(&write(&file, 0, len));
             let taken =
                 (1..).take_while(|number| takes(&mut run, &write(&file, number * len as u64, len)));
             assert_eq!(1 + taken.count(), count, "{len} bytes");

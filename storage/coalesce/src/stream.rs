@@ -4,7 +4,7 @@
 //!
 //! Bytes are in the physical file before the journal says so, and the stream is as long as the
 //! journal says: so whatever dies when, what was completed is found again. Of writes that lengthen
-//! it together each waits for those before it ([`Growth`]). What a stream does not reach reads as
+//! it together each waits for those before it ([`Extensions`]). What a stream does not reach reads as
 //! zeros in the physical file: who cuts it makes them so once it is shorter, and before it may be
 //! longer again; whoever dies in between leaves that to the next daemon.
 
@@ -27,7 +27,7 @@ use uring::{Buffer, Buffers, Heap};
 
 pub(super) use super::turn::Turn;
 use super::{
-    growth::{Growing, Growth},
+    extensions::{Extension, Extensions},
     member::Member,
     piece::Piece,
 };
@@ -58,7 +58,7 @@ pub(super) struct Stream {
     /// Shared by writes; exclusive to zero bytes.
     turns: Turns,
     turned: Notify,
-    growth: Growth,
+    extensions: Extensions,
 }
 
 /// A share of a stream's turns, or all of them, until it is dropped.
@@ -67,7 +67,7 @@ pub(super) struct Held<'a>(&'a Stream);
 /// A write that has begun. Of those that make the stream longer the first is done first.
 pub(super) struct Entered<'a> {
     held: Held<'a>,
-    growing: Option<Growing<'a>>,
+    extension: Option<Extension<'a>>,
     at: u64,
     from: &'a Buffers,
 }
@@ -83,7 +83,7 @@ impl Drop for Held<'_> {
 impl Entered<'_> {
     /// Writes the bytes that it has begun with; on return the journal says so.
     pub(super) async fn write(self, machine: &Machine) -> io::Result<usize> {
-        let Self { held: Held(stream), growing, at, from } = &self;
+        let Self { held: Held(stream), extension, at, from } = &self;
         let wanted = from.len() as u64;
         debug_assert!(!stream.turns.is_free(), "it holds the stream");
         stream.lengthen(machine, at + wanted).await?;
@@ -98,8 +98,8 @@ impl Entered<'_> {
             }
         }
         if done > 0 {
-            if let Some(growing) = growing {
-                growing.turn().await;
+            if let Some(extension) = extension {
+                extension.turn().await;
             }
             let extended = stream.extend(machine, at + done).await;
             if extended.is_err() {
@@ -119,7 +119,8 @@ impl Stream {
         let is_soiled = Cell::new(member.is_packed);
         let (place, bound, len) = (Cell::new(place), Cell::new(bound), Cell::new(len));
         let (turn, turns, turned) = (Turn::default(), Turns::default(), Notify::new());
-        let (is_moved, ends, growth) = (Cell::new(false), OnceCell::new(), Growth::default());
+        let (is_moved, ends, extensions) =
+            (Cell::new(false), OnceCell::new(), Extensions::default());
         Self {
             member,
             place,
@@ -132,7 +133,7 @@ impl Stream {
             turn,
             turns,
             turned,
-            growth,
+            extensions,
         }
     }
 
@@ -267,8 +268,8 @@ impl Stream {
         if !self.has_room(end) {
             return Ok(None);
         }
-        let growing = (end > self.len()).then(|| self.growth.begin(at));
-        Ok(Some(Entered { held, growing, at, from }))
+        let extension = (end > self.len()).then(|| self.extensions.begin(at));
+        Ok(Some(Entered { held, extension, at, from }))
     }
 
     /// Begins to write where the stream ends, which nobody else moves meanwhile. `None`: it has
@@ -285,7 +286,7 @@ impl Stream {
             return Ok(None);
         }
         self.clean(&held, machine).await?;
-        Ok(Some(Entered { held, growing: None, at, from }))
+        Ok(Some(Entered { held, extension: None, at, from }))
     }
 
     /// Makes zeros of what it does not reach of its chunk.

@@ -7,44 +7,44 @@ use executor::Notify;
 
 /// Where the writes under way begin that make one stream longer.
 #[derive(Debug, Default)]
-pub(super) struct Growth {
+pub(super) struct Extensions {
     starts: RefCell<Vec<u64>>,
     over: Notify,
 }
 
 /// One of them, until it is dropped.
-pub(super) struct Growing<'a> {
-    growth: &'a Growth,
+pub(super) struct Extension<'a> {
+    all: &'a Extensions,
     start: u64,
 }
 
-impl Growth {
+impl Extensions {
     /// Begins a write at `start`.
-    pub(super) fn begin(&self, start: u64) -> Growing<'_> {
+    pub(super) fn begin(&self, start: u64) -> Extension<'_> {
         self.starts.borrow_mut().push(start);
-        Growing { growth: self, start }
+        Extension { all: self, start }
     }
 }
 
-impl Growing<'_> {
+impl Extension<'_> {
     /// Waits until no write is under way that begins before this one.
     pub(super) async fn turn(&self) {
-        let Self { growth, start } = self;
-        let is_first = || growth.starts.borrow().iter().all(|other| other >= start);
-        growth.over.until(is_first).await;
+        let Self { all, start } = self;
+        let is_first = || all.starts.borrow().iter().all(|other| other >= start);
+        all.over.until(is_first).await;
     }
 }
 
-impl Drop for Growing<'_> {
+impl Drop for Extension<'_> {
     fn drop(&mut self) {
-        let mut starts = self.growth.starts.borrow_mut();
+        let mut starts = self.all.starts.borrow_mut();
         let place = starts.iter().position(|start| *start == self.start);
         debug_assert!(place.is_some(), "a write is there until it is over");
         if let Some(place) = place {
             starts.swap_remove(place);
         }
         drop(starts);
-        self.growth.over.notify_all();
+        self.all.over.notify_all();
     }
 }
 
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn write_waits_for_those_that_begin_before_it() {
-        let growth = Growth::default();
+        let extensions = Extensions::default();
         let mut context = Context::from_waker(Waker::noop());
-        let [first, second, third] = [10, 20, 20].map(|start| growth.begin(start));
+        let [first, second, third] = [10, 20, 20].map(|start| extensions.begin(start));
         {
             let (mut one, mut other) = (pin!(second.turn()), pin!(third.turn()));
             assert_eq!(one.as_mut().poll(&mut context), Poll::Pending);
@@ -72,6 +72,6 @@ mod tests {
             assert_eq!(other.as_mut().poll(&mut context), Poll::Ready(()));
         }
         drop((second, third));
-        assert!(growth.starts.borrow().is_empty());
+        assert!(extensions.starts.borrow().is_empty());
     }
 }
