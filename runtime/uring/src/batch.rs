@@ -41,10 +41,7 @@ pub(crate) struct Batch {
     oldest: Instant,
     /// The transfer pushed last, if it is short, or of short buffers.
     last: Option<Span>,
-    /// The transfer pushed last continues the one before it.
-    continues: bool,
-    /// One of them neither continues another nor is continued.
-    has_lone: bool,
+    form: Form,
     /// Operations that there were when it was last asked whether they are due.
     len_before: usize,
     /// How many the last visit has served: as many will probably follow.
@@ -57,19 +54,33 @@ pub(crate) struct Batch {
     is_left: bool,
 }
 
+/// How the operations of a batch follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Form {
+    /// The last of them does not continue the one before it.
+    #[default]
+    Cut,
+    /// It does.
+    Continued,
+    /// One of them neither continues another nor is continued.
+    Scattered,
+}
+
 impl Batch {
     /// Notes an operation whose entry is pushed next, and where it goes if it is a transfer.
     pub(crate) fn note(&mut self, span: Option<&Span>, now: Instant) {
         self.followed += 1;
         self.is_complete = self.followed == self.served;
-        let continued = mem::replace(&mut self.continues, false);
-        self.continues = self.continues_last(span);
+        let continues = self.continues_last(span);
         if self.len == 0 {
-            (self.byte_len, self.has_lone, self.len_before) = (0, false, 0);
+            (self.byte_len, self.form, self.len_before) = (0, Form::Continued, 0);
             self.oldest = now;
-        } else if !self.continues && !continued {
-            self.has_lone = true;
         }
+        self.form = match (self.form, continues) {
+            (Form::Scattered, _) | (Form::Cut, false) => Form::Scattered,
+            (Form::Cut | Form::Continued, true) => Form::Continued,
+            (Form::Continued, false) => Form::Cut,
+        };
         self.byte_len += span.map_or(0, |span| span.len);
         self.len += 1;
     }
@@ -109,7 +120,7 @@ impl Batch {
 
     /// True if it is short transfers that continue each other.
     pub(crate) fn is_gathered(&self) -> bool {
-        self.continues && !self.has_lone && self.len > 1
+        self.form == Form::Continued && self.len > 1
     }
 
     /// True if what goes there is short, or of short buffers, and begins where the last one ended:
