@@ -71,20 +71,20 @@ fn take<S: SessionStorage>(
     };
     session.totals.borrow_mut().count(request.kind());
     let checked = check(core, session, lane, &request);
-    if !matches!(checked, Ok(Checked::Done(_)) | Err(_)) && request.kind().is_acknowledged() {
+    if !matches!(checked, Ok(Validated::Done(_)) | Err(_)) && request.kind().is_acknowledged() {
         ticket.acknowledge();
     }
     match checked {
-        Ok(Checked::Done(value)) => ticket.complete(Ok(value)),
+        Ok(Validated::Done(value)) => ticket.complete(Ok(value)),
         Err(errno) => ticket.complete(Err(errno)),
-        Ok(Checked::Transfer { file, at, range, is_write }) => {
+        Ok(Validated::Transfer { file, at, range, is_write }) => {
             let transfer = Transfer { core: Rc::clone(core), ticket, file, at, range, is_write };
             match transfer.file.permit(permits) {
                 Ok(permit) => transfer.begin(permit),
                 Err(line) => permits::wait(line, transfer),
             }
         }
-        Ok(Checked::Work(work)) => {
+        Ok(Validated::Work(work)) => {
             let (core, handle) = (Rc::clone(core), core.handle.clone());
             handle.spawn(Class::Latency, async move {
                 let verdict = run(&core, &ticket, work).await;
@@ -137,7 +137,7 @@ fn begin(handle: &Handle, len: u64, transfer: impl Future<Output = ()> + 'static
 }
 
 /// A request that was found valid, with what it names.
-enum Checked<S: SessionStorage> {
+enum Validated<S: SessionStorage> {
     /// No I/O is needed.
     Done(u64),
     Transfer {
@@ -184,12 +184,12 @@ fn check<S: SessionStorage>(
     session: &Rc<Session<S>>,
     lane: usize,
     request: &Request,
-) -> Result<Checked<S>, Errno> {
+) -> Result<Validated<S>, Errno> {
     let slot = match request.subject() {
         Subject::Session => return check_session(core, session, request),
         Subject::Names => {
             return name_requests::check(session, lane, request)
-                .map(|call| Checked::Work(Work::Names(call)));
+                .map(|call| Validated::Work(Work::Names(call)));
         }
         Subject::File(slot) => slot,
     };
@@ -201,7 +201,7 @@ fn check<S: SessionStorage>(
                 return Err(Errno::INVAL);
             }
             if file.is_drained_to(upto) {
-                return Ok(Checked::Done(0));
+                return Ok(Validated::Done(0));
             }
             FileWork::Flush(upto)
         }
@@ -212,7 +212,7 @@ fn check<S: SessionStorage>(
             }
             let (file, range) = (file()?, ArenaRange { arena_at, len: u64::from(len) });
             let is_write = matches!(request, Request::Write { .. });
-            return Ok(Checked::Transfer { file, at, range, is_write });
+            return Ok(Validated::Transfer { file, at, range, is_write });
         }
         Request::Attach { arena_at, len, .. } => {
             let log = Log { at: arena_at, len };
@@ -243,7 +243,7 @@ fn check<S: SessionStorage>(
             FileWork::Storage(FileCall::decode(request, &payload)?)
         }
     };
-    Ok(Checked::Work(Work::File(file()?, work)))
+    Ok(Validated::Work(Work::File(file()?, work)))
 }
 
 /// Checks a request that names nothing.
@@ -251,18 +251,20 @@ fn check_session<S: SessionStorage>(
     core: &Core<S>,
     session: &Session<S>,
     request: &Request,
-) -> Result<Checked<S>, Errno> {
+) -> Result<Validated<S>, Errno> {
     match *request {
-        Request::Nothing => Ok(Checked::Done(0)),
+        Request::Nothing => Ok(Validated::Done(0)),
         Request::Share { number } => {
             let shared = core.node.clients.shares.get(number).ok_or(Errno::NOENT)?;
             let sent = session.peer.send_shared(number, shared.as_fd());
-            sent.map(|()| Checked::Done(0)).map_err(errno)
+            sent.map(|()| Validated::Done(0)).map_err(errno)
         }
-        Request::FlushAll => Ok(Checked::Work(Work::FlushAll)),
-        Request::Grow => Ok(Checked::Done(core.node.grow(&session.grant, session.peer.process()))),
+        Request::FlushAll => Ok(Validated::Work(Work::FlushAll)),
+        Request::Grow => {
+            Ok(Validated::Done(core.node.grow(&session.grant, session.peer.process())))
+        }
         Request::Settle { device, inode, demote } => {
-            Ok(Checked::Work(Work::Settle((device, inode), demote)))
+            Ok(Validated::Work(Work::Settle((device, inode), demote)))
         }
         // A server's.
         _ => Err(Errno::NOSYS),

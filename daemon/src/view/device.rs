@@ -26,16 +26,21 @@ pub(super) struct Device {
     look: Seldom,
     /// When a request came last.
     came_at: Option<Instant>,
-    /// The last look found a request.
-    was_hit: bool,
-    /// Looks in a row found requests, so one may find several.
-    is_crowded: bool,
+    last_look: Look,
     /// A park may have ended because of a request.
     was_armed: bool,
-    /// The view was unmounted, and nobody has a file of it.
-    is_over: bool,
-    /// Until it is over: a device whose view is gone would end every park.
+    /// `None` once the view was unmounted, and nobody has a file of it: the device would end every
+    /// park.
     heeded: Option<Heeded>,
+}
+
+/// Outcome of the last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Nothing,
+    Requests,
+    /// Requests, as the one before: there may be several at a time.
+    Crowd,
 }
 
 impl Device {
@@ -47,10 +52,8 @@ impl Device {
             data,
             look,
             came_at,
-            was_hit: false,
-            is_crowded: false,
+            last_look: Look::Nothing,
             was_armed: false,
-            is_over: false,
             heeded: Some(heeded),
         }
     }
@@ -58,7 +61,7 @@ impl Device {
     /// Takes the next request, and begins to answer it.
     fn take(&mut self) -> bool {
         loop {
-            if self.is_over {
+            if self.heeded.is_none() {
                 return false;
             }
             self.data = self.data.take().or_else(|| self.view.pool.try_take());
@@ -72,23 +75,17 @@ impl Device {
                 Err(why) => match errno(&why) {
                     // Whoever asked was killed before it was taken.
                     Errno::NOENT | Errno::INTR => {}
-                    Errno::NODEV => self.end(),
+                    Errno::NODEV => self.heeded = None,
                     _ => {
                         if why.kind() != io::ErrorKind::WouldBlock {
                             tracing::warn!("requests of a view are lost: {why}");
-                            self.end();
+                            self.heeded = None;
                         }
                         return false;
                     }
                 },
             }
         }
-    }
-
-    /// Asks the device no more.
-    fn end(&mut self) {
-        self.is_over = true;
-        self.heeded = None;
     }
 
     fn begin(&mut self, head: &[u8; WRITE_HEADER_LEN], len: usize) {
@@ -132,16 +129,19 @@ impl Device {
     /// Takes what is there, up to `budget` requests. One alone, unless more came right behind the
     /// last: who sent it mostly waits for the answer, and to look again costs a system call.
     fn take_all(&mut self, budget: usize) -> usize {
-        let budget = if self.is_crowded { budget } else { budget.min(1) };
+        let budget = if self.last_look == Look::Crowd { budget } else { budget.min(1) };
         let mut count = 0;
         while count < budget && self.take() {
             count += 1;
         }
-        self.is_crowded = count == budget && self.was_hit;
-        self.was_hit = count > 0;
         if count > 0 {
             self.came_at = Some(self.view.core.handle.lately());
         }
+        self.last_look = match self.last_look {
+            _ if count == 0 => Look::Nothing,
+            Look::Requests | Look::Crowd if count == budget => Look::Crowd,
+            _ => Look::Requests,
+        };
         count
     }
 }

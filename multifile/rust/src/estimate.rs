@@ -33,12 +33,27 @@ pub(crate) struct Extent {
     pub(crate) sums: Vec<u32>,
     /// Bytes that stand where they are no part of the stream any more.
     pub(crate) lost: u64,
-    /// The data of a block differs from the checksum that a journal had.
-    pub(crate) damaged: bool,
-    /// The file was closed, and ends now before a block that the task may have had.
-    pub(crate) is_cut: bool,
+    /// The worst.
+    pub(crate) flaw: Flaw,
+}
+
+/// Flaw of a stream; a later one is worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Flaw {
+    #[default]
+    None,
     /// The file was closed, and its parts contradict each other about the task.
-    pub(crate) contradicts: bool,
+    Contradiction,
+    /// The file was closed, and ends now before a block that the task may have had.
+    Cut,
+    /// The data of a block differs from the checksum that a journal had.
+    Damage,
+}
+
+impl Extent {
+    pub(crate) fn note(&mut self, flaw: Flaw) {
+        self.flaw = self.flaw.max(flaw);
+    }
 }
 
 /// How far the data of a file can reach.

@@ -36,7 +36,7 @@ use crate::{
     backing::demand,
     codec::wide,
     error::{Error, OnFile as _, Part, Result},
-    estimate::{Extent, Reach, estimate},
+    estimate::{Extent, Flaw, Reach, estimate},
     finish::{Usage, commit, tables},
     header::{FILE_COUNT_AT, FIXED_END, FLAG2_AT},
     journal::{ANY_MORE, Slot},
@@ -385,7 +385,7 @@ impl<S: Storage> Repair<S> {
         match doubtful {
             Some(doubtful) => doubtful.settle(&front, &mut extents),
             None if source == Evidence::Data && was_closed => {
-                extents.iter_mut().for_each(|extent| extent.contradicts = true);
+                extents.iter_mut().for_each(|extent| extent.note(Flaw::Contradiction));
             }
             None => was_closed = false,
         }
@@ -407,18 +407,13 @@ impl<S: Storage> Repair<S> {
                 chunk_len: front.chunk_len(local).unwrap_or(0),
             };
             let len = extent.lens.iter().sum();
-            let doubt = if extent.damaged {
-                Doubt::Checksum
-            } else if extent.is_cut {
-                Doubt::Cut
-            } else if extent.contradicts {
-                Doubt::Contradiction
-            } else if extent.lost > 0 {
-                Doubt::Gap { lost: extent.lost }
-            } else if extent.most > len {
-                Doubt::Zeros { most: extent.most }
-            } else {
-                Doubt::None
+            let doubt = match extent.flaw {
+                Flaw::Damage => Doubt::Checksum,
+                Flaw::Cut => Doubt::Cut,
+                Flaw::Contradiction => Doubt::Contradiction,
+                Flaw::None if extent.lost > 0 => Doubt::Gap { lost: extent.lost },
+                Flaw::None if extent.most > len => Doubt::Zeros { most: extent.most },
+                Flaw::None => Doubt::None,
             };
             self.found.push(FoundTask { task, len, doubt });
         }

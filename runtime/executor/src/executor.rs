@@ -72,12 +72,16 @@ pub struct Executor {
     since: Instant,
     /// The last turn found nothing.
     was_idle: bool,
-    /// The last turn found something that a timer does not explain.
-    has_found: bool,
-    /// The last turn left nothing to do, whatever it found.
-    is_over: bool,
     /// This is the first turn after a block.
     was_parked: bool,
+}
+
+/// Outcome of a turn that found something.
+struct Busy {
+    /// It found something that a timer does not explain.
+    has_found: bool,
+    /// It left nothing to do.
+    is_over: bool,
 }
 
 impl Executor {
@@ -122,8 +126,6 @@ impl Executor {
             is_poller: false,
             since,
             was_idle: false,
-            has_found: false,
-            is_over: false,
             was_parked: false,
         }
     }
@@ -144,10 +146,9 @@ impl Executor {
                     return value;
                 }
             }
-            if self.turn() {
-                self.go_on();
-            } else {
-                self.rest();
+            match self.take_turn() {
+                Some(busy) => self.go_on(busy),
+                None => self.rest(),
             }
         }
     }
@@ -158,6 +159,10 @@ impl Executor {
     /// configured budget, one poll of a throughput task. After a block the sources come first, too:
     /// what has ended it is mostly theirs.
     pub fn turn(&mut self) -> bool {
+        self.take_turn().is_some()
+    }
+
+    fn take_turn(&mut self) -> Option<Busy> {
         let was_parked = mem::take(&mut self.was_parked);
         // Right after a block its end is now.
         let now = if was_parked { self.since } else { self.inner.look() };
@@ -171,11 +176,11 @@ impl Executor {
 
         // Sources have seen what tasks did. The look for throughput tasks may have brought in
         // latency tasks, woken just now.
-        self.is_over =
+        let is_over =
             source_events + throughput_polls == 0 && self.ready.is_empty() && !self.main_woken;
         let found = doorbell_events + source_events + throughput_polls;
-        let idle = self.is_over && timers + found + latency_polls == 0;
-        self.has_found = found > 0 || latency_polls > 0 && timers == 0;
+        let idle = is_over && timers + found + latency_polls == 0;
+        let has_found = found > 0 || latency_polls > 0 && timers == 0;
         let mut counters = self.inner.counters.borrow_mut();
         counters.turns += 1;
         counters.idle_turns += u64::from(idle);
@@ -185,7 +190,7 @@ impl Executor {
         counters.source_events += doorbell_events + source_events;
         counters.throughput_polls += throughput_polls;
         self.was_idle = idle;
-        !idle
+        (!idle).then_some(Busy { has_found, is_over })
     }
 
     /// A handle for tasks and sources.
@@ -255,14 +260,14 @@ impl Executor {
     }
 
     /// After a turn that found something: who does not poll blocks at once if nothing is left.
-    fn go_on(&mut self) {
-        if self.has_found {
+    fn go_on(&mut self, busy: Busy) {
+        if busy.has_found {
             self.pace.found(self.since, self.inner.lists.savings());
         }
         if self.pace.worked(self.since) && self.is_poller {
             self.resign();
         }
-        if self.is_over && matches!(self.config.idle, Idle::Interrupt | Idle::Park) {
+        if busy.is_over && matches!(self.config.idle, Idle::Interrupt | Idle::Park) {
             self.block();
         }
     }

@@ -35,9 +35,18 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     fd: Rc<OwnedFd>,
-    is_ready: Cell<bool>,
-    is_muted: Cell<bool>,
+    notice: Cell<Notice>,
     news: Notify,
+}
+
+/// A descriptor's readiness, as its task knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notice {
+    /// The task has taken notice of all there was.
+    Taken,
+    Found,
+    /// It was found again before the task has taken notice, and is not reported until then.
+    Muted,
 }
 
 impl Reactor {
@@ -59,8 +68,8 @@ impl Reactor {
         let key = self.0.next_key.get();
         self.0.next_key.set(key + 1);
         self.0.events.add_fd(&fd, key)?;
-        let (is_ready, is_muted) = (Cell::new(false), Cell::new(false));
-        let state = Rc::new(State { fd, is_ready, is_muted, news: news.clone() });
+        let notice = Cell::new(Notice::Taken);
+        let state = Rc::new(State { fd, notice, news: news.clone() });
         self.0.watches.borrow_mut().insert(key, Rc::clone(&state));
         Ok(Watch { reactor: self.clone(), key, state })
     }
@@ -107,14 +116,14 @@ impl Drop for Heeded {
 }
 
 impl Watch {
-    /// True if  since the last call, the descriptor could be read or its other side was gone.
+    /// True if since the last call, the descriptor could be read or its other side was gone.
     pub fn take_ready(&self) -> bool {
-        let is_ready = self.state.is_ready.take();
-        if is_ready && self.state.is_muted.take() {
+        let before = self.state.notice.replace(Notice::Taken);
+        if before == Notice::Muted {
             // A descriptor that was added can be heard.
             self.reactor.0.events.hear_fd(&self.state.fd, self.key).ok();
         }
-        is_ready
+        before != Notice::Taken
     }
 }
 
@@ -145,8 +154,13 @@ impl Source for Descriptors {
         while count < budget {
             let Some(key) = inner.events.pop() else { break };
             if let Some(state) = inner.watches.borrow().get(&key) {
-                if state.is_ready.replace(true) && !state.is_muted.replace(true) {
-                    inner.events.mute_fd(&state.fd, key).ok(); // As when it is removed.
+                match state.notice.get() {
+                    Notice::Taken => state.notice.set(Notice::Found),
+                    Notice::Found => {
+                        state.notice.set(Notice::Muted);
+                        inner.events.mute_fd(&state.fd, key).ok(); // As when it is removed.
+                    }
+                    Notice::Muted => {}
                 }
                 state.news.notify_all();
             }

@@ -132,14 +132,14 @@ impl Users {
 
 /// The names of an inode; without any it is a node that only who has it open knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Names {
+enum Linkage {
     #[default]
     Named,
     Orphaned(Node),
     Gone(Node),
 }
 
-impl Names {
+impl Linkage {
     fn orphan(&mut self, node: Node) {
         if let Self::Named = self {
             *self = Self::Orphaned(node);
@@ -181,7 +181,7 @@ impl Names {
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) inode: u64,
-    names: RefCell<Names>,
+    names: RefCell<Linkage>,
     /// To begin a write: they reach a stream in the order in which they have come, whatever each
     /// waits for before it is there.
     pub(super) entrance: Turn,
@@ -218,10 +218,10 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         match self.names.get_mut() {
-            Names::Gone(node) => self.users.set_left(node.task),
+            Linkage::Gone(node) => self.users.set_left(node.task),
             // Who opens the multifile next knows whose task it is.
-            Names::Orphaned(_) => {}
-            Names::Named => drop(self.users.live.borrow_mut().remove(&self.inode)),
+            Linkage::Orphaned(_) => {}
+            Linkage::Named => drop(self.users.live.borrow_mut().remove(&self.inode)),
         }
     }
 }
@@ -263,8 +263,8 @@ impl Volume {
     /// Names that an open inode has.
     pub(super) fn link_count(&self, live: &Live) -> u64 {
         match &*live.names.borrow() {
-            Names::Named => self.tree.borrow().link_count(live.inode),
-            Names::Orphaned(_) | Names::Gone(_) => 0,
+            Linkage::Named => self.tree.borrow().link_count(live.inode),
+            Linkage::Orphaned(_) | Linkage::Gone(_) => 0,
         }
     }
 
@@ -453,16 +453,16 @@ mod tests {
     #[test]
     fn every_pair_of_state_and_event_leads_where_the_table_says() {
         let states = [
-            ("named", Names::Named),
-            ("orphaned", Names::Orphaned(Node::default())),
-            ("gone", Names::Gone(Node::default())),
+            ("named", Linkage::Named),
+            ("orphaned", Linkage::Orphaned(Node::default())),
+            ("gone", Linkage::Gone(Node::default())),
         ];
         invariant::edges::walk(
             include_str!("inodes.rs"),
             &states,
             &[
                 ("orphan", |names| names.orphan(Node::default())),
-                ("confirm", Names::confirm),
+                ("confirm", Linkage::confirm),
                 ("restore", |names| {
                     names.restore();
                 }),

@@ -48,14 +48,14 @@ pub(super) struct Opened {
     pub(super) catalogue: Catalogue,
     /// Where in their stream the names begin and end; nowhere if the first task is a file, too.
     pub(super) names: (u64, u64),
-    pub(super) before: Before,
+    pub(super) before: Prior,
     /// It may be written.
     pub(super) is_writable: bool,
 }
 
 /// The multifile before it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum Prior {
     /// It was not there.
     Absent,
     /// Its file was there, and empty: as with an absent one no names are written yet.
@@ -129,7 +129,7 @@ pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result
                 home.forget();
             }
             return opened.map(|opened| match opened.before {
-                Before::Empty => Opened { before: Before::Absent, ..opened },
+                Prior::Empty => Opened { before: Prior::Absent, ..opened },
                 _ => opened, // Another daemon has made it meanwhile.
             });
         }
@@ -214,7 +214,7 @@ fn take(
         ends: Vec::new(),
         catalogue,
         names,
-        before: if was_unclosed { Before::Unclosed } else { Before::Closed },
+        before: if was_unclosed { Prior::Unclosed } else { Prior::Closed },
         is_writable,
     })
 }
@@ -247,7 +247,7 @@ fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
         ends,
         catalogue,
         names: (0, 0),
-        before: Before::Closed,
+        before: Prior::Closed,
         is_writable: false,
     })
 }
@@ -318,7 +318,7 @@ fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: &Shape) -> io::Resul
         ends: Vec::new(),
         catalogue,
         names,
-        before: Before::Empty,
+        before: Prior::Empty,
         is_writable: true,
     })
 }

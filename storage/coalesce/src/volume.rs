@@ -25,7 +25,7 @@ use super::{
     condition::Condition,
     inodes::Users,
     member::Member,
-    opening::{Before, Home, open},
+    opening::{Home, Prior, open},
     places::Resting,
     records::{Record, Records, is_full},
     shape::Shape,
@@ -117,11 +117,11 @@ impl Volume {
             growing: Arc::new(Mutex::new(Some(opened.growing))),
             is_writable: opened.is_writable,
             condition: Cell::new(match opened.before {
-                Before::Absent => Condition::Vain,
-                Before::Empty => Condition::Dirty,
-                Before::Closed | Before::Unclosed => Condition::Clean,
+                Prior::Absent => Condition::Vain,
+                Prior::Empty => Condition::Dirty,
+                Prior::Closed | Prior::Unclosed => Condition::Clean,
             }),
-            is_durable: Cell::new(matches!(opened.before, Before::Closed | Before::Unclosed)),
+            is_durable: Cell::new(matches!(opened.before, Prior::Closed | Prior::Unclosed)),
             changing: Cell::new(0),
             settled: Notify::new(),
             members: RefCell::default(),
@@ -143,14 +143,14 @@ impl Volume {
         let left =
             |free: Vec<(u64, u64)>| volume.users.set_left(free.into_iter().map(|(_, task)| task));
         match opened.before {
-            Before::Absent | Before::Empty => {
+            Prior::Absent | Prior::Empty => {
                 volume.users.set_free(free);
                 volume.take_journals()?;
                 let head = volume.tree.borrow().stream();
                 volume.append(Record::of(head)).await?;
             }
-            Before::Closed => left(free),
-            Before::Unclosed => {
+            Prior::Closed => left(free),
+            Prior::Unclosed => {
                 left(free);
                 volume.begin().await?;
             }
@@ -226,7 +226,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Before a change, and until that is made: from the first one on the multifile counts as
+    /// Prior a change, and until that is made: from the first one on the multifile counts as
     /// unclosed. Once it is closed nothing is changed, and no change is answered: who asked for it
     /// asks the next server.
     ///

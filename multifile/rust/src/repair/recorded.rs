@@ -4,7 +4,7 @@ use crate::{
     backing::Gaps,
     codec::{narrow, wide},
     error::{OnFile as _, Result},
-    estimate::{Extent, Reach, data_end, estimate},
+    estimate::{Extent, Flaw, Reach, data_end, estimate},
     journal::{self, ANY_MORE, Found, SLOT_LEN, Slot, SlotKey},
     physical::Front,
     storage::File,
@@ -111,7 +111,9 @@ fn note_slot<F: File>(
     let in_file = place.block_at(block).is_ok_and(|at| at + slot.used <= front.size);
     if slot.used == 0 && slot.more == 0 || slot.used > place.chunk_len || !in_file {
         // The data this slot vouches for is not there: the node was lost before it was durable.
-        extent.damaged |= slot.used > 0;
+        if slot.used > 0 {
+            extent.note(Flaw::Damage);
+        }
         return Ok(());
     }
     let mut used = slot.used;
@@ -133,7 +135,9 @@ fn note_slot<F: File>(
         }
         let at = place.block_at(block)?;
         let found = sums::append(&*front.file, front.number, 0, at..at + slot.used)?;
-        extent.damaged |= found != sum;
+        if found != sum {
+            extent.note(Flaw::Damage);
+        }
     }
     extent.most = extent.most.max(extent.lens.iter().sum());
     Ok(())

@@ -7,7 +7,7 @@ use crate::{
     blocks::{Blocks, Table},
     codec::narrow,
     error::{Error, OnFile as _, Readable as _, Result},
-    estimate::{Extent, Reach},
+    estimate::{Extent, Flaw, Reach},
     header::NOT_COMMITTED,
     mark::Mark,
     physical::Front,
@@ -118,7 +118,7 @@ impl Doubtful {
                 Some((blocks, misfits)) if !misfits.contains(&task) => {
                     *extent = Extent { lens: blocks.of(task).to_vec(), ..Extent::default() };
                 }
-                _ => extent.contradicts = true,
+                _ => extent.note(Flaw::Contradiction),
             }
         }
     }
@@ -131,6 +131,8 @@ fn note_cut<F: File>(front: &Front<F>, extents: &mut [Extent], count: u64) {
     for (task, extent) in extents.iter_mut().enumerate() {
         let place = front.layout.place(task).unwrap_or_default();
         let end = place.block_at(narrow(last)).map_or(u64::MAX, |at| at + place.chunk_len);
-        extent.is_cut = place.chunk_len > 0 && end > front.size;
+        if place.chunk_len > 0 && end > front.size {
+            extent.note(Flaw::Cut);
+        }
     }
 }
