@@ -210,16 +210,7 @@ impl View {
                 self.set_lock(*handle, *owner, *lock, *is_whole, waits).await?;
                 Ok(fuse::empty(unique).into())
             }
-            Operation::Open(_)
-            | Operation::Read(_)
-            | Operation::Write(_)
-            | Operation::Flush { .. }
-            | Operation::Release { .. }
-            | Operation::Sync { .. }
-            | Operation::Allocate { .. }
-            | Operation::Seek { .. } => self.on_file(header, &request.operation, data).await,
-            Operation::Unknown(_) => Err(Errno::NOSYS),
-            _ => self.on_name(header, &request.operation).await,
+            operation => self.on_file(header, operation, data).await,
         }
     }
 

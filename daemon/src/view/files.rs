@@ -182,7 +182,7 @@ fn access(flags: OFlags) -> (bool, bool) {
 }
 
 impl View {
-    /// A call on an open file, or the one that opens it.
+    /// A call on an open file, or the one that opens it; any other is one on names.
     pub(super) async fn on_file(
         &self,
         header: &Header,
@@ -222,7 +222,7 @@ impl View {
                 };
                 fuse::position(unique, self.on(&*file(handle)?, FileCall::Seek(to)).await?)
             }
-            _ => return Err(Errno::NOSYS),
+            _ => return self.on_name(header, operation).await,
         };
         Ok(reply.into())
     }

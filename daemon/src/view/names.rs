@@ -137,7 +137,7 @@ impl View {
                 let to = Leaf { folder: *to_folder, name: to_name };
                 self.rename(from, to, *flags).await?;
             }
-            _ => return Err(Errno::NOSYS),
+            _ => return Err(Errno::NOSYS), // One that is not known here.
         }
         Ok(fuse::empty(unique))
     }
