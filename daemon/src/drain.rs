@@ -62,10 +62,6 @@ pub(crate) async fn drain_to<S: SessionStorage>(
 }
 
 /// Drains all that is published now, for a request that is told how that ends.
-///
-/// # Errors
-///
-/// What the kernel refuses with.
 pub(crate) async fn drain<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,

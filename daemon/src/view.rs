@@ -112,10 +112,6 @@ impl From<Vec<u8>> for Reply {
 
 impl View {
     /// Mounts the view of a folder, and serves it from now on.
-    ///
-    /// # Errors
-    ///
-    /// As [`Mounted::at`].
     pub(crate) fn mount(
         core: &Rc<Core<Mounts>>,
         reactor: &Reactor,

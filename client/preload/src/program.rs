@@ -173,10 +173,6 @@ impl<'a> Buffer<'a> {
     }
 
     /// As [`slice`](Self::slice), for as long as the program gives the memory.
-    ///
-    /// # Errors
-    ///
-    /// The same.
     #[inline]
     pub(crate) fn into_slice(self) -> Outcome<&'a mut [u8]> {
         if self.len == 0 {

@@ -200,10 +200,6 @@ impl Locked {
     }
 
     /// Makes a file that is read by the table one as any other.
-    ///
-    /// # Errors
-    ///
-    /// The daemon's.
     #[cold]
     pub(crate) fn promote_at_rest(&mut self) -> io::Result<()> {
         let Some(rest) = self.state.at_rest() else { return Ok(()) };

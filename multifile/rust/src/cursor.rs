@@ -33,10 +33,6 @@ impl Cursor {
     }
 
     /// Length of a stream with `lens` used bytes in its blocks.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
     pub(crate) fn checked_len(place: ChunkPlace, lens: &[u64], file: u32) -> Result<u64> {
         let damaged = Error::Damaged { part: Part::Blocks, file };
         if lens.iter().any(|len| *len > place.chunk_len) {

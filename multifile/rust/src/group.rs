@@ -17,8 +17,9 @@ use crate::{
 
 /// A group of ranks, seen from one of them.
 ///
-/// An operation returns an error when the group can no longer work together; a rank that gets one
+/// An operation returns [`Error::Group`] when the group can no longer work together; a rank that gets one
 /// calls no further operation.
+#[expect(clippy::missing_errors_doc, reason = "the one error is said above")]
 pub trait Group {
     /// This rank, from 0.
     fn rank(&self) -> u32;
@@ -28,31 +29,15 @@ pub trait Group {
 
     /// Collects `mine`, equally long on all ranks, on the root: returns all of them there in the
     /// order of ranks, and nothing elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Group`].
     fn gather(&self, mine: &[u8]) -> Result<Vec<u8>>;
 
     /// Cuts `all` of the root into equal parts and fills every rank's `mine` with its own.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Group`].
     fn scatter(&self, all: &[u8], mine: &mut [u8]) -> Result<()>;
 
     /// Fills `bytes`, equally long on all ranks, with what the root has in it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Group`].
     fn broadcast(&self, bytes: &mut [u8]) -> Result<()>;
 
     /// Returns when all ranks have called it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Group`].
     fn barrier(&self) -> Result<()>;
 }
 

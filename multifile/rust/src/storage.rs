@@ -59,30 +59,19 @@ impl<'a> Naming<'a> {
 }
 
 /// Opens and removes files by name. Cloning makes another way to the same files.
+#[expect(clippy::missing_errors_doc, reason = "any is what the system reports")]
 pub trait Storage: Clone + fmt::Debug {
     /// An open file.
     type File: File;
 
     /// Opens `path` for reading and writing, and creates it when missing. If `truncate`, the file
     /// is empty on return: what was there is cut, or replaced where the name is derived.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn create(&self, path: &Path, naming: Naming<'_>, truncate: bool) -> io::Result<Self::File>;
 
     /// Opens the existing file `path` for reading; also for writing if it says how it was named.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn open(&self, path: &Path, writable: Option<Naming<'_>>) -> io::Result<Self::File>;
 
     /// Removes `path`; a file that does not exist counts as removed.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// The name of physical file `file` of the multifile `set`.
@@ -93,58 +82,32 @@ pub trait Storage: Clone + fmt::Debug {
     }
 }
 
-/// An open file, read and written at positions given in bytes from its start.
+/// An open file, read and written at positions given in bytes from its start. Errors are what the
+/// system reports; `Interrupted` is retried by the caller.
+#[expect(clippy::missing_errors_doc, reason = "they are said above")]
 pub trait File: Send + Sync + fmt::Debug {
     /// Reads up to `buf.len()` bytes at `at`; 0 at or behind the end.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports; `Interrupted` is retried by the caller.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
 
     /// Writes some of `buf` at `at`, extending the file as needed; returns the bytes written.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports; `Interrupted` is retried by the caller.
     fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize>;
 
     /// Length of the file in bytes.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn size(&self) -> io::Result<u64>;
 
     /// Cuts or extends the file to `len` bytes.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn resize(&self, len: u64) -> io::Result<()>;
 
     /// Makes the file's data and size durable.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn sync(&self) -> io::Result<()>;
 
     /// Returns when the storage has taken what was written, and fails when it refuses some of it
     /// only now, as network file systems do with what exceeds a quota. It need not be durable.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn hand_over(&self) -> io::Result<()> {
         Ok(())
     }
 
     /// The block size the file system prefers, in bytes.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn block_len(&self) -> io::Result<u64>;
 
     /// Has the storage find space for `range` before anything is written there; neither the size
@@ -157,18 +120,10 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// The first range at or behind `at` that may hold bytes other than zero, `None` if there is
     /// none. Bytes outside the ranges are holes.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>>;
 
     /// Where the first of these ranges begins, or `at` when that lies within it: less work than
     /// finding its end, too.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
     fn data_at(&self, at: u64) -> io::Result<Option<u64>> {
         Ok(self.data_from(at)?.map(|range| range.start.max(at)))
     }

@@ -59,10 +59,6 @@ pub(crate) enum Verdict {
 }
 
 /// Judges a file whose commit fields point to `table`.
-///
-/// # Errors
-///
-/// What the storage reports.
 pub(crate) fn judge<F: File>(front: &Front<F>, table: &Table) -> Result<Verdict> {
     let tasks = front.ranks.len();
     if front.layout.end_of(table.block_count.into()) != Ok(table.at) {

@@ -330,10 +330,6 @@ impl Intake {
     }
 
     /// Hands a file over that a client has made by its bundle: it does nothing more to it there.
-    ///
-    /// # Errors
-    ///
-    /// Why it could not be made, or be written.
     pub(super) async fn hand_over(
         &self,
         volume: &Rc<Volume>,

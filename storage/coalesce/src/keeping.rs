@@ -16,10 +16,6 @@ const PIECE_LEN: usize = 1 << 20;
 impl Volume {
     /// Keeps streams whose bytes are all there, small ones next to each other; adds their tasks to
     /// `tasks`, also if it fails: then those are nobody's. None is empty.
-    ///
-    /// # Errors
-    ///
-    /// Those of writing.
     pub(super) async fn keep(&self, all: &[&[Buffer]], tasks: &mut Vec<u64>) -> io::Result<()> {
         let lens: Vec<u64> = all.iter().map(|data| len_of(data)).collect();
         let _taken = self.placing.take().await;

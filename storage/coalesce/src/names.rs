@@ -266,10 +266,6 @@ pub(super) fn status_of(volume: &Volume, inode: u64, node: &Node, links: u64) ->
 /// As many names as fit into `room` bytes. They come in the order of a hash, which is also where
 /// the next request goes on: so no name is missed or comes twice, whatever others make and remove
 /// meanwhile.
-///
-/// # Errors
-///
-/// As [`Tree::names`].
 fn listing(tree: &Tree, folder: u64, from: u64, room: usize) -> Result<Vec<u8>, Errno> {
     let hashed = tree.names(folder)?.map(|(name, inode)| (hash(name), (name, inode)));
     let mut names: Vec<_> = hashed.filter(|(hash, _)| *hash > from).collect();

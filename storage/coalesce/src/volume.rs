@@ -87,10 +87,6 @@ impl Drop for Changing<'_> {
 
 impl Volume {
     /// Opens the multifile at `path`, or makes it; the physical files that it gets have this shape.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot hold the files of a folder.
     pub(crate) async fn open(
         machine: Machine,
         path: &Path,

@@ -56,10 +56,6 @@ enum Candidate {
 }
 
 /// The closed file that `file` must have been, if that is certain.
-///
-/// # Errors
-///
-/// What the storage reports.
 pub(super) fn mended<F: File>(file: &Arc<F>, number: u32) -> Result<Option<Mended<F>>> {
     let start = Start::read(&**file, number)?;
     let Some(order) = start.order() else { return Ok(None) };
@@ -83,10 +79,6 @@ pub(super) fn mended<F: File>(file: &Arc<F>, number: u32) -> Result<Option<Mende
 
 /// True if commit fields stand where they would in a file with another number of tasks: `front` is
 /// the one of a closed file then, although its own are zeros.
-///
-/// # Errors
-///
-/// What the storage reports.
 pub(super) fn is_closed_otherwise<F: File>(front: &Front<F>) -> Result<bool> {
     let start = Start::read(&*front.file, front.number)?;
     let order = front.header.order;

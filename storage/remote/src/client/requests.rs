@@ -138,10 +138,6 @@ impl<N: Network> Client<N> {
     }
 
     /// Waits until there is a connection, or an attempt to make one has failed; returns which.
-    ///
-    /// # Errors
-    ///
-    /// Why there will be none.
     pub(crate) async fn tried(&self) -> io::Result<bool> {
         let failures = self.state.borrow().failures;
         let is_decided = || {
@@ -171,10 +167,6 @@ impl<N: Network> Client<N> {
     }
 
     /// Sends a request to write `data`, or to read into it, and waits for the count.
-    ///
-    /// # Errors
-    ///
-    /// As [`call`](Self::call).
     pub(crate) async fn transfer(
         self: &Rc<Self>,
         request: Request,

@@ -24,10 +24,6 @@ pub(super) struct Doubts(RefCell<HashMap<Identity, Vec<Doubt>>>);
 
 impl Doubts {
     /// Those that earlier servers have left.
-    ///
-    /// # Errors
-    ///
-    /// Those of reading the ledgers.
     pub(super) fn load(shelf: &dyn Shelf) -> io::Result<Self> {
         let mut doubts: HashMap<_, Vec<_>> = HashMap::new();
         for session in shelf.sessions()? {
@@ -56,10 +52,6 @@ impl Doubts {
 impl Doubt {
     /// Writes into the ledger that the file was seen to have `size` bytes, unless another server
     /// of the root has gone on with the session since, or has ended it.
-    ///
-    /// # Errors
-    ///
-    /// Those of the ledger.
     pub(super) fn write_down(&self, shelf: &dyn Shelf, size: u64) -> io::Result<()> {
         let Some(ledger) = shelf.find(&self.session)? else { return Ok(()) };
         let found = ledger.load()?.get(self.slot as usize).copied().flatten();

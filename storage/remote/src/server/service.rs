@@ -144,10 +144,6 @@ pub(super) fn nothing(done: io::Result<()>) -> Result<Answer, Errno> {
 
 impl<S: Locking> Service<S> {
     /// A service for what earlier ones have left on the shelf, which may have so many descriptors.
-    ///
-    /// # Errors
-    ///
-    /// Those of reading the ledgers.
     pub(crate) fn new(
         handle: Handle,
         storage: S,
