@@ -78,11 +78,20 @@ fn take<S: SessionStorage>(
         Ok(Validated::Done(value)) => ticket.complete(Ok(value)),
         Err(errno) => ticket.complete(Err(errno)),
         Ok(Validated::Transfer { file, at, range, is_write }) => {
-            let transfer = Transfer { core: Rc::clone(core), ticket, file, at, range, is_write };
-            match transfer.file.permit(permits) {
+            let on = OnFile { core: Rc::clone(core), ticket, file };
+            let transfer = Transfer { on, at, range, is_write };
+            match transfer.on.file.permit(permits) {
                 Ok(permit) => transfer.begin(permit),
                 Err(line) => permits::wait(line, transfer),
             }
+        }
+        Ok(Validated::File(file, work)) => {
+            let on = OnFile { core: Rc::clone(core), ticket, file };
+            core.handle.spawn(Class::Latency, async move {
+                on.ticket.issue();
+                let verdict = on.run(work).await;
+                on.ticket.complete(verdict);
+            });
         }
         Ok(Validated::Work(work)) => {
             let (core, handle) = (Rc::clone(core), core.handle.clone());
@@ -94,11 +103,16 @@ fn take<S: SessionStorage>(
     }
 }
 
-/// A valid request to read or to write.
-pub(crate) struct Transfer<S: SessionStorage> {
+/// A valid request on a registered file.
+pub(crate) struct OnFile<S: SessionStorage> {
     pub(crate) core: Rc<Core<S>>,
     pub(crate) ticket: Ticket<S>,
-    pub(crate) file: Rc<OpenFile<S>>,
+    file: Rc<OpenFile<S>>,
+}
+
+/// One to read or to write.
+pub(crate) struct Transfer<S: SessionStorage> {
+    pub(crate) on: OnFile<S>,
     at: u64,
     range: ArenaRange,
     is_write: bool,
@@ -108,19 +122,19 @@ impl<S: SessionStorage> Transfer<S> {
     /// Executes the transfer in a task that is small: it fits where the last one was. The permit
     /// is kept until it is over.
     pub(crate) fn begin(self, permit: Option<Credit>) {
-        let Self { core, ticket, file, at, range, is_write } = self;
-        debug_assert!(ticket.session.segment.has(range.arena_at, range.len));
-        let (handle, len) = (core.handle.clone(), range.len);
+        let Self { on, at, range, is_write } = self;
+        debug_assert!(on.ticket.session.segment.has(range.arena_at, range.len));
+        let (handle, len) = (on.core.handle.clone(), range.len);
         if is_write {
             begin(&handle, len, async move {
-                let verdict = write(&core, &ticket, &file, at, range).await;
-                ticket.complete(verdict);
+                let verdict = on.write(at, range).await;
+                on.ticket.complete(verdict);
                 drop(permit);
             });
         } else {
             begin(&handle, len, async move {
-                let verdict = read(&core, &ticket, &file, at, range).await;
-                ticket.complete(verdict);
+                let verdict = on.read(at, range).await;
+                on.ticket.complete(verdict);
                 drop(permit);
             });
         }
@@ -146,20 +160,19 @@ enum Validated<S: SessionStorage> {
         range: ArenaRange,
         is_write: bool,
     },
-    Work(Work<S>),
+    File(Rc<OpenFile<S>>, FileWork),
+    Work(Work),
 }
 
-/// One that a task of its own executes.
-enum Work<S: SessionStorage> {
-    /// On a registered file.
-    File(Rc<OpenFile<S>>, FileWork),
+/// One on no registered file.
+enum Work {
     /// On names, or on a file that is to be opened.
     Names(name_requests::Call),
     FlushAll,
     Settle(Identity, bool),
 }
 
-/// A valid request on a registered file.
+/// One on a registered file.
 enum FileWork {
     Attach(Log),
     Close,
@@ -243,7 +256,7 @@ fn check<S: SessionStorage>(
             FileWork::Storage(FileCall::decode(request, &payload)?)
         }
     };
-    Ok(Validated::Work(Work::File(file()?, work)))
+    Ok(Validated::File(file()?, work))
 }
 
 /// Checks a request that names nothing.
@@ -272,11 +285,10 @@ fn check_session<S: SessionStorage>(
 }
 
 /// Executes a valid request.
-async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) -> Verdict {
+async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work) -> Verdict {
     let session = &ticket.session;
     ticket.issue();
     match work {
-        Work::File(file, work) => on_file(core, ticket, &file, work).await,
         Work::Names(call) => name_requests::run(core, ticket, call).await,
         Work::FlushAll => {
             registration::hear(core, session);
@@ -294,126 +306,109 @@ async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Wo
     }
 }
 
-async fn on_file<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    ticket: &Ticket<S>,
-    file: &Rc<OpenFile<S>>,
-    work: FileWork,
-) -> Verdict {
-    match work {
-        // What the kernel refuses is owed by the slot.
-        FileWork::Flush(upto) => drain::drain_to(core, file, upto).await.unwrap_or_default(),
-        // By another request: what has the slot next is not to be closed for it.
-        FileWork::Close if file.is_closing() => return Err(Errno::BADF),
-        FileWork::Close => registration::discard(core, &ticket.session, file).await,
-        // Not by a seek, which would change the file's own position in the kernel.
-        FileWork::FindEnd => {
-            drain::drain(core, file).await?;
-            let descriptor = file.descriptor()?;
-            return Ok(core.storage.status(&descriptor.file).await.map_err(errno)?.size);
+impl<S: SessionStorage> OnFile<S> {
+    async fn run(&self, work: FileWork) -> Verdict {
+        let Self { core, ticket, file } = self;
+        match work {
+            // What the kernel refuses is owed by the slot.
+            FileWork::Flush(upto) => drain::drain_to(core, file, upto).await.unwrap_or_default(),
+            // By another request: what has the slot next is not to be closed for it.
+            FileWork::Close if file.is_closing() => return Err(Errno::BADF),
+            FileWork::Close => registration::discard(core, &ticket.session, file).await,
+            // Not by a seek, which would change the file's own position in the kernel.
+            FileWork::FindEnd => {
+                drain::drain(core, file).await?;
+                let descriptor = file.descriptor()?;
+                return Ok(core.storage.status(&descriptor.file).await.map_err(errno)?.size);
+            }
+            FileWork::Attach(log) => {
+                let _turn = drain::drain_as_far_and_turn(core, file).await;
+                if !file.attach(log) {
+                    return Err(Errno::BUSY);
+                }
+            }
+            FileWork::Fetch { at, len } => return readahead::fetch(core, file, at, len).await,
+            FileWork::Materialize => {
+                drop(drain::drain_as_far_and_turn(core, file).await);
+                let descriptor = file.descriptor()?;
+                ticket.session.peer.send_file(file.slot, &descriptor.file).map_err(errno)?;
+            }
+            FileWork::Lock(call) => return locks::lock(core, &ticket.session, file, call).await,
+            FileWork::FindLock(call) => return locks::find(core, ticket, file, call).await,
+            FileWork::Name => return self.tell_name(),
+            FileWork::Storage(call) => return self.execute(call).await,
         }
-        FileWork::Attach(log) => {
-            let _turn = drain::drain_as_far_and_turn(core, file).await;
-            if !file.attach(log) {
-                return Err(Errno::BUSY);
+        Ok(0)
+    }
+
+    fn tell_name(&self) -> Verdict {
+        let Self { core, ticket, file } = self;
+        let descriptor = file.descriptor()?;
+        let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
+        let name = storage.name_in_view(&descriptor.file).ok_or(Errno::OPNOTSUPP)?;
+        debug_assert!(name.starts_with(b"/"), "mapped folders are absolute");
+        ticket.put(&name);
+        Ok(name.len() as u64)
+    }
+
+    /// Executes a call that is the storage's own, after what is staged.
+    async fn execute(&self, call: FileCall) -> Verdict {
+        let Self { core, ticket, file } = self;
+        let _turn = match call {
+            FileCall::FileSystem => None,
+            FileCall::Status | FileCall::Set(_) => {
+                Some(drain::drain_as_far_and_turn(core, file).await)
+            }
+            FileCall::Truncate { .. } | FileCall::Allocate { .. } => {
+                Some(drain::drain_and_turn(core, file).await?)
+            }
+            FileCall::Sync { .. } | FileCall::Seek(_) => {
+                drain::drain(core, file).await?;
+                None
+            }
+        };
+        let descriptor = file.descriptor()?;
+        let answer = core.storage.on(&descriptor.file, call).await.map_err(errno)?;
+        ticket.put(&answer.bytes);
+        Ok(answer.value)
+    }
+
+    /// Reads into the arena, after what is staged, until the range is full or the file ends.
+    async fn read(&self, at: u64, range: ArenaRange) -> Verdict {
+        let Self { core, ticket, file } = self;
+        drain::drain(core, file).await?;
+        let descriptor = file.descriptor()?;
+        ticket.issue();
+        let mut done = 0;
+        // Not `read_full`: this future is to stay small.
+        while let Some(rest) = range.behind(done as u64) {
+            let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
+            let part = core.storage.read(&descriptor.file, at + done as u64, into).await;
+            if !goes_on(&mut done, part).map_err(errno)? {
+                break;
             }
         }
-        FileWork::Fetch { at, len } => return readahead::fetch(core, file, at, len).await,
-        FileWork::Materialize => {
-            drop(drain::drain_as_far_and_turn(core, file).await);
-            let descriptor = file.descriptor()?;
-            ticket.session.peer.send_file(file.slot, &descriptor.file).map_err(errno)?;
-        }
-        FileWork::Lock(call) => return locks::lock(core, &ticket.session, file, call).await,
-        FileWork::FindLock(call) => return locks::find(core, ticket, file, call).await,
-        FileWork::Name => return tell_name(core, ticket, file),
-        FileWork::Storage(call) => return execute(core, ticket, file, call).await,
+        invariant!(done as u64 <= range.len, "storage reads what fits", else return Err(Errno::IO));
+        Ok(done as u64)
     }
-    Ok(0)
-}
 
-fn tell_name<S: SessionStorage>(
-    core: &Core<S>,
-    ticket: &Ticket<S>,
-    file: &Rc<OpenFile<S>>,
-) -> Verdict {
-    let descriptor = file.descriptor()?;
-    let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
-    let name = storage.name_in_view(&descriptor.file).ok_or(Errno::OPNOTSUPP)?;
-    debug_assert!(name.starts_with(b"/"), "mapped folders are absolute");
-    ticket.put(&name);
-    Ok(name.len() as u64)
-}
-
-/// Executes a call that is the storage's own, after what is staged.
-async fn execute<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    ticket: &Ticket<S>,
-    file: &Rc<OpenFile<S>>,
-    call: FileCall,
-) -> Verdict {
-    let _turn = match call {
-        FileCall::FileSystem => None,
-        FileCall::Status | FileCall::Set(_) => Some(drain::drain_as_far_and_turn(core, file).await),
-        FileCall::Truncate { .. } | FileCall::Allocate { .. } => {
-            Some(drain::drain_and_turn(core, file).await?)
+    /// Writes from the arena, after what is staged, until the range is written or an error stops it.
+    async fn write(&self, at: u64, range: ArenaRange) -> Verdict {
+        let Self { core, ticket, file } = self;
+        let _turn = drain::drain_and_turn_to_write(core, file).await?;
+        let descriptor = file.descriptor()?;
+        ticket.issue();
+        let mut done = 0;
+        while let Some(rest) = range.behind(done as u64) {
+            let from = file.buffer(rest).ok_or(Errno::FAULT)?.into();
+            let part = core.storage.write(&descriptor.file, at + done as u64, from).await;
+            if !goes_on(&mut done, part).map_err(errno)? {
+                break;
+            }
         }
-        FileCall::Sync { .. } | FileCall::Seek(_) => {
-            drain::drain(core, file).await?;
-            None
-        }
-    };
-    let descriptor = file.descriptor()?;
-    let answer = core.storage.on(&descriptor.file, call).await.map_err(errno)?;
-    ticket.put(&answer.bytes);
-    Ok(answer.value)
-}
-
-/// Reads into the arena, after what is staged, until the range is full or the file ends.
-async fn read<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    ticket: &Ticket<S>,
-    file: &Rc<OpenFile<S>>,
-    at: u64,
-    range: ArenaRange,
-) -> Verdict {
-    drain::drain(core, file).await?;
-    let descriptor = file.descriptor()?;
-    ticket.issue();
-    let mut done = 0;
-    // Not `read_full`: this future is to stay small.
-    while let Some(rest) = range.behind(done as u64) {
-        let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
-        let part = core.storage.read(&descriptor.file, at + done as u64, into).await;
-        if !goes_on(&mut done, part).map_err(errno)? {
-            break;
-        }
-    }
-    invariant!(done as u64 <= range.len, "storage reads what fits", else return Err(Errno::IO));
-    Ok(done as u64)
-}
-
-/// Writes from the arena, after what is staged, until the range is written or an error stops it.
-async fn write<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    ticket: &Ticket<S>,
-    file: &Rc<OpenFile<S>>,
-    at: u64,
-    range: ArenaRange,
-) -> Verdict {
-    let _turn = drain::drain_and_turn_to_write(core, file).await?;
-    let descriptor = file.descriptor()?;
-    ticket.issue();
-    let mut done = 0;
-    while let Some(rest) = range.behind(done as u64) {
-        let from = file.buffer(rest).ok_or(Errno::FAULT)?.into();
-        let part = core.storage.write(&descriptor.file, at + done as u64, from).await;
-        if !goes_on(&mut done, part).map_err(errno)? {
-            break;
-        }
-    }
-    invariant!(done as u64 <= range.len, "storage writes what it gets",
+        invariant!(done as u64 <= range.len, "storage writes what it gets",
         else return Err(Errno::IO));
-    core.count(file.session, |totals| totals.bytes_executed += done as u64);
-    if done == 0 && range.len > 0 { Err(Errno::IO) } else { Ok(done as u64) }
+        core.count(file.session, |totals| totals.bytes_executed += done as u64);
+        if done == 0 && range.len > 0 { Err(Errno::IO) } else { Ok(done as u64) }
+    }
 }

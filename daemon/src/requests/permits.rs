@@ -24,8 +24,8 @@ const PARTS: u64 = 4;
 
 /// Has a transfer wait in line for its permit, and its lane for the transfer.
 pub(crate) fn wait<S: SessionStorage>(line: Credits, transfer: Transfer<S>) {
-    let (core, session) = (Rc::clone(&transfer.core), Rc::clone(&transfer.ticket.session));
-    let (handle, lane) = (core.handle.clone(), transfer.ticket.lane);
+    let (core, session) = (Rc::clone(&transfer.on.core), Rc::clone(&transfer.on.ticket.session));
+    let (handle, lane) = (core.handle.clone(), transfer.on.ticket.lane);
     debug_assert!(!session.is_blocked(lane), "a lane waits for one transfer");
     session.block(lane, true);
     handle.start(Class::Latency, async move {
