@@ -151,7 +151,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.process.ask_to_end();
+        self.process.send(Signal::TERM);
         // One that is stopped takes the signal once it goes on.
         self.resume();
     }

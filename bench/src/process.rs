@@ -25,11 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    /// Sends `SIGTERM`.
-    pub(crate) fn ask_to_end(&self) {
-        self.send(Signal::TERM);
-    }
-
     /// Sends a signal.
     pub(crate) fn send(&self, signal: Signal) {
         // One that has ended already is fine too; it has not been waited for: the id is its own.

@@ -109,10 +109,6 @@ impl Effort {
         }
     }
 
-    fn long_volume(&self, size: usize) -> u64 {
-        Self::by_size(self.long_volumes, size)
-    }
-
     fn depths(&self, size: usize) -> &'static [u32] {
         Self::by_size(self.depths, size)
     }

@@ -128,7 +128,7 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     (machine.idle, machine.pinning) = ("no daemon", "none".to_owned());
     let mut report = Report::new("tasks", machine, effort.rounds);
     let places = Places::create(&args.dir)?;
-    create::measure_most(&mut report, &places, &effort);
+    create::measure(&mut report, &places, &effort, effort.tasks);
     write::measure(&mut report, &places, &effort);
     ranks::measure(&mut report, &places, &effort);
     coalesce::measure(&mut report, &places, &effort);

@@ -91,7 +91,9 @@ fn attach_or_replace(
 ) -> Result<Launched, Failure> {
     match launch::attach_or_start(job, config, program) {
         // Memory that is shared counts as a file for that limit. What the program writes may fit.
-        Err(why) if has_short_files() && config.mapped().0.is_empty() => {
+        Err(why)
+            if getrlimit(Resource::Fsize).maximum.is_some() && config.mapped().0.is_empty() =>
+        {
             let why = why.or("leave it: the program runs without delegation");
             report::warn(&why.ours());
             Err(failed_to_execute(program.words, &command(program.words)?.exec()))
@@ -276,11 +278,6 @@ fn given_rules(config: &Config) -> Rules {
     let is_given = |row: &&Row| row.name == "rules" && matches!(row.origin, Origin::Flag(_));
     let value = config.rows.iter().find(is_given).and_then(|row| row.value.as_deref());
     value.and_then(|value| value.parse().ok()).unwrap_or_default()
-}
-
-/// True if no file may be longer than some length that cannot be raised (`ulimit -f`).
-fn has_short_files() -> bool {
-    getrlimit(Resource::Fsize).maximum.is_some()
 }
 
 fn command(words: &[OsString]) -> Result<Command, Failure> {

@@ -102,11 +102,6 @@ impl Program {
         Self { pid, fd: pidfd_open(pid, PidfdFlags::empty()).ok() }
     }
 
-    /// True if what is sent to this process's group comes to it, too.
-    fn is_in_group(&self) -> bool {
-        getpgid(Some(self.pid)) == Ok(getpgrp())
-    }
-
     fn signal(&self, signal: Signal) {
         // A program that is gone by now needs no signal.
         match &self.fd {
@@ -169,7 +164,9 @@ fn pass_on(program: &Program, signal: i32, witness: &Witness) {
     // The terminal has sent these to all of the group.
     let from_terminal =
         || [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
-    let has_got = program.is_in_group() && (from_terminal() || witness.take_signal(signal));
+    // What is sent to this process's group comes to the program's, too.
+    let is_in_group = getpgid(Some(program.pid)) == Ok(getpgrp());
+    let has_got = is_in_group && (from_terminal() || witness.take_signal(signal));
     if let (Some(signal), false) = (Signal::from_named_raw(signal), has_got) {
         program.signal(signal);
     }

@@ -59,7 +59,8 @@ pub(crate) fn status(args: &Args, environment: &Environment) -> Result<(), Failu
             // The job is over, which is what was waited for.
             Err(_) => return Ok(()),
         };
-        show(args, &job, &now.status, Some(now.rates_since(&before)))?;
+        let time = now.at.duration_since(before.at);
+        show(args, &job, &now.status, Some(Rates::between(&before.status, &now.status, time)))?;
         before = now;
     }
 }
@@ -92,11 +93,7 @@ pub(crate) struct Rates {
     pub(crate) drained: u64,
 }
 
-impl Rated {
-    fn rates_since(&self, before: &Self) -> Rates {
-        Rates::between(&before.status, &self.status, self.at.duration_since(before.at))
-    }
-}
+impl Rated {}
 
 impl Rates {
     /// The rates of the time between two statuses.

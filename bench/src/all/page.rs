@@ -77,7 +77,9 @@ fn figure_text(figure: &Figure, results: Option<&Results>) -> String {
     let (picture, missing) = match &figure.kind {
         Kind::Lines { patterns, x, y, until } => lines(figure, results, patterns, [x, y], until),
         Kind::Grids { patterns, x, y } => grids(results, patterns, [x, y]),
-        Kind::Table { patterns } => table(&of_patterns(results, patterns)),
+        Kind::Table { patterns } => {
+            table(&patterns.iter().flat_map(|pattern| results.matches(pattern)).collect::<Vec<_>>())
+        }
     };
     let missing = results.failure.clone().or(missing);
     let mark = missing.map_or_else(String::new, |why| {
@@ -90,10 +92,6 @@ fn figure_text(figure: &Figure, results: Option<&Results>) -> String {
         escaped(figure.reported),
         word(figure.bench),
     )
-}
-
-fn of_patterns<'a>(results: &'a Results, patterns: &[&str]) -> Vec<Match<'a>> {
-    patterns.iter().flat_map(|pattern| results.matches(pattern)).collect()
 }
 
 /// Why cases of a figure are missing.

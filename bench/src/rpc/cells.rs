@@ -159,7 +159,10 @@ impl Cell {
         }
         if round == 0 {
             let size = self.run.size;
-            let long = Run { count: effort.long_volume(size) / size as u64, ..self.run.clone() };
+            let long = Run {
+                count: Effort::by_size(effort.long_volumes, size) / size as u64,
+                ..self.run.clone()
+            };
             push(&mut self.growth, || {
                 let sample = run(Program::Kakehi, Part::Integrated, &long, &self.path, cores)?;
                 Ok(sample.growth as f64)

@@ -20,11 +20,6 @@ const ROUNDS_MANY: usize = 5;
 /// Bytes that every task asks for in a block.
 const CHUNK: u64 = 4096;
 
-/// Measures the most tasks on both file systems.
-pub(super) fn measure_most(report: &mut Report, places: &Places, effort: &Effort) {
-    measure(report, places, effort, effort.tasks);
-}
-
 /// Measures the smaller numbers: `--quick` may not reach the last.
 pub(super) fn measure_fewer(report: &mut Report, places: &Places, effort: &Effort) {
     for count in COUNTS.into_iter().filter(|count| *count < effort.tasks) {
@@ -32,7 +27,7 @@ pub(super) fn measure_fewer(report: &mut Report, places: &Places, effort: &Effor
     }
 }
 
-fn measure(report: &mut Report, places: &Places, effort: &Effort, count: u32) {
+pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort, count: u32) {
     let usual = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
     let rounds = effort.rounds_or(usual);
     for (name, place) in places.all() {

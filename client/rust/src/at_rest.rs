@@ -20,7 +20,7 @@ use crate::{
     bundle::LARGE_FILE,
     client::Client,
     clock::now_ns,
-    connection::{Connection, FOLDER_LEN_MAX, Source},
+    connection::{Connection, FOLDER_LEN_MAX, Lease, Source},
     file::{self, OpenFile},
     locked_file::Locked,
     paths::AbsolutePath,
@@ -123,7 +123,7 @@ impl Client {
         bundle.begin(connection)?;
         let before = names.epochs();
         let lease = bundle.leases.find(self, folder, before, false)?;
-        let (key, (device, inode)) = bundle.leases.named_by(lease)?;
+        let Lease { key, device, folder: inode, .. } = *bundle.leases.all.get(lease)?;
         drop(bundle);
         let places = connection.places()?;
         let is_it = |words: &_| Place::is_of(words, device, inode, name);
@@ -219,7 +219,7 @@ fn read(rest: &AtRest, buffers: &mut [&mut [u8]], from: u64) -> Option<io::Resul
         let len = buffer.len().min(left);
         let part = buffer.get_mut(..len).filter(|part| !part.is_empty());
         let Some(part) = part else { continue };
-        let source = connection.known_source(rest.source)?;
+        let source = connection.shares.sources.get(usize::from(rest.source))?.get()?;
         let read = read_from(source, part, rest.at + at);
         match read {
             // Not what the table says: the daemon knows more.

@@ -188,12 +188,6 @@ impl Client {
         self.open_count(device, inode) > own_count
     }
 
-    /// One of several numbers of a file is closed: the record locks of this process on it are gone,
-    /// as those that close its last number are.
-    pub(crate) fn unlock_records(&self, file: &OpenFile) {
-        self.unlock(file, LockOwner::Process);
-    }
-
     /// The process ends with a file that it has not passed on: the file's locks are gone, on all
     /// nodes, before anybody can know of that end.
     pub(crate) fn unlock_at_exit(&self, file: &OpenFile) {
@@ -202,7 +196,7 @@ impl Client {
         }
     }
 
-    fn unlock(&self, file: &OpenFile, owner: LockOwner) {
+    pub(crate) fn unlock(&self, file: &OpenFile, owner: LockOwner) {
         if !file.state.is_remote() || !self.locks.are_any() {
             return;
         }

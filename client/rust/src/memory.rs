@@ -69,7 +69,8 @@ impl Connection {
     pub(crate) fn grow(&self) {
         let (granted, now_ns) = (self.growth.granted, nanoseconds(coarse_now()));
         let most = self.session.arena_max();
-        if most as u64 <= granted || !self.growth.is_due(now_ns) || has_limited_address_space() {
+        let has_room = getrlimit(Resource::As).current.is_none();
+        if most as u64 <= granted || !self.growth.is_due(now_ns) || !has_room {
             return;
         }
         let Ok(Ok(len)) = self.call(Request::Grow) else { return };
@@ -107,10 +108,6 @@ impl Connection {
             self.session.populate(range.start, range.len());
         }
     }
-}
-
-fn has_limited_address_space() -> bool {
-    getrlimit(Resource::As).current.is_some()
 }
 
 fn within(lent: Range<u64>) -> Option<Range<usize>> {

@@ -8,7 +8,7 @@ use rustix::{
     io,
 };
 use shm::Linked;
-use wire::{Counter, Reason, Request};
+use wire::{Counter, LockOwner, Reason, Request};
 
 use crate::{
     client::Client,
@@ -242,7 +242,8 @@ impl Client {
             return Ok(());
         };
         if file.number_count > 1 {
-            self.unlock_records(&file);
+            // The record locks of this process are gone, as those that close its last number are.
+            self.unlock(&file, LockOwner::Process);
             file.number_count -= 1;
             self.table.take(fd);
             return Ok(());

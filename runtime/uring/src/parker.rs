@@ -70,7 +70,8 @@ impl Events {
     /// `EMFILE`, `ENFILE`, `ENOMEM`: the process or the machine is out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let doorbell = Arc::new(Doorbell(wake_fd()?));
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let doorbell = Arc::new(Doorbell(doorbell));
         let (ready, is_woken, ring) = (RefCell::default(), Cell::default(), RefCell::default());
         let was_quiet = Cell::default();
         let inner = Inner { epoll, doorbell, ready, is_woken, was_quiet, ring };
@@ -290,9 +291,4 @@ impl Clock for SystemClock {
         let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
         Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
     }
-}
-
-/// An eventfd for [`Events::add_wake_fd`].
-pub(crate) fn wake_fd() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }

@@ -80,12 +80,15 @@ impl Intake {
     pub(super) fn knowing(clients: &Arc<Clients>, handle: &Handle, slots_max: usize) -> Rc<Self> {
         let slots = FIRST_SLOTS.min(slots_max);
         clients.shared().names.offer(slots);
+        let places = Places::new(clients).inspect_err(|why| {
+            tracing::info!("clients ask for every file that they read: {why}");
+        });
         Rc::new(Self {
             clients: Arc::clone(clients),
             handle: handle.clone(),
             sources: RefCell::default(),
             known: Cell::new(0),
-            places: Places::new(clients).inspect_err(why_unread).ok(),
+            places: places.ok(),
             turn: Turn::default(),
             making: RefCell::default(),
             listed: RefCell::default(),
@@ -379,10 +382,6 @@ impl Intake {
             self.take(true).await;
         }
     }
-}
-
-fn why_unread(why: &io::Error) {
-    tracing::info!("clients ask for every file that they read: {why}");
 }
 
 /// Writes all of `data` at `at`.

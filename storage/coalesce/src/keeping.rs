@@ -75,7 +75,7 @@ impl Volume {
             let mut at = stream.reach().0;
             for piece in data.iter().filter(|piece| !piece.is_empty()) {
                 if !runs.last_mut().is_some_and(|run| run.take(at, piece)) {
-                    runs.push(Run::starting(at, piece));
+                    runs.push(Run { at, len: piece.len(), buffers: vec![piece.clone()] });
                 }
                 at += piece.len() as u64;
             }
@@ -108,10 +108,6 @@ struct Run {
 }
 
 impl Run {
-    fn starting(at: u64, piece: &Buffer) -> Self {
-        Self { at, len: piece.len(), buffers: vec![piece.clone()] }
-    }
-
     /// Takes what goes at `at`, if it continues what is there and that does not get too much.
     fn take(&mut self, at: u64, piece: &Buffer) -> bool {
         let gap = at.checked_sub(self.at + self.len as u64);

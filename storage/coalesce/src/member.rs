@@ -30,7 +30,7 @@ pub(super) struct Member {
     /// Tasks that get a chunk when they get a stream: the last ones.
     pub(super) unplaced: Cell<u64>,
     /// It was on the disk when the set counted it, or has been synced since.
-    is_durable: Cell<bool>,
+    pub(super) is_durable: Cell<bool>,
 }
 
 impl Member {
@@ -122,10 +122,5 @@ impl Member {
         }?;
         self.is_durable.set(true);
         Ok(())
-    }
-
-    /// Nothing of it may be on the disk.
-    pub(super) fn may_be_lost(&self) -> bool {
-        !self.is_durable.get()
     }
 }

@@ -390,7 +390,9 @@ impl Tree {
             return Err(Errno::INVAL);
         }
         let moved = [Some(inode), to.inode].into_iter().flatten();
-        if moved.into_iter().any(|moved| self.is_covered_below(moved)) {
+        // Another multifile has the files of a folder somewhere below one of them.
+        let covers = |moved| self.covered.iter().any(|covered| self.is_below(*covered, moved));
+        if moved.into_iter().any(covers) {
             return Err(Errno::BUSY);
         }
         let mut changes = vec![self.touched(from.folder, now)?, self.touched(to.folder, now)?];
@@ -459,11 +461,6 @@ impl Tree {
         let node = self.node(inode).ok_or(Errno::NOENT)?;
         let times = [node.times[0], node.times[1], now];
         Ok(Change::Node(inode, Node { times, ..node.clone() }))
-    }
-
-    /// True if another multifile has the files of a folder somewhere below this.
-    fn is_covered_below(&self, inode: u64) -> bool {
-        self.covered.iter().any(|covered| self.is_below(*covered, inode))
     }
 
     /// True if a folder is another one, or somewhere below it.

@@ -338,7 +338,7 @@ impl Volume {
             let _taken = self.growth.take().await;
             self.members.borrow().clone()
         };
-        for member in members.iter().skip(1).filter(|member| member.may_be_lost()) {
+        for member in members.iter().skip(1).filter(|member| !member.is_durable.get()) {
             if let Err(why) = member.sync(&self.machine, true).await {
                 self.is_durable.set(false);
                 return Err(why);

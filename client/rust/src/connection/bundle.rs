@@ -300,12 +300,6 @@ impl Leases {
         Self { all: [Lease::NONE; LEASES], next: 0 }
     }
 
-    /// The key of the hashes of a folder's names, and its device and inode.
-    pub(crate) fn named_by(&self, index: usize) -> Option<(u64, (u64, u64))> {
-        let lease = self.all.get(index)?;
-        Some((lease.key, (lease.device, lease.folder)))
-    }
-
     /// The lease with the numbers that its folder has: a folder that several paths lead to has
     /// several leases, and the daemon takes the numbers that it gave last.
     pub(crate) fn numbered(&mut self, index: usize) -> Option<&mut Lease> {

@@ -35,7 +35,7 @@ pub(crate) struct Shares {
     turn: Lock<()>,
     /// The table of places; `None`: the daemon has none, or did not send it.
     places: Once<Option<PlacesView>>,
-    sources: [Once<Source>; SOURCES_MAX],
+    pub(crate) sources: [Once<Source>; SOURCES_MAX],
     /// The job's socket, opened only to be named: what placeholders are duplicates of.
     placeholder: Once<OwnNumber>,
     /// When the daemon was last looked at, by the coarse clock, ns.
@@ -111,11 +111,6 @@ impl Connection {
         let source = place.set(Source { file, ahead }).ok()?;
         table.set(source.file.number(), Entry::Own);
         Some(source)
-    }
-
-    /// A physical file that was got before.
-    pub(crate) fn known_source(&self, number: u16) -> Option<&Source> {
-        self.shares.sources.get(usize::from(number))?.get()
     }
 
     /// A number of the program's that cannot be read, written, or entered, the lowest that is free.

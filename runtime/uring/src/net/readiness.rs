@@ -117,17 +117,8 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Takes a non-blocking socket in.
-    pub(crate) fn add(self: &Rc<Self>, fd: OwnedFd) -> io::Result<Socket> {
-        self.add_as(fd, false)
-    }
-
-    /// The same of one that listens.
-    pub(crate) fn add_listener(self: &Rc<Self>, fd: OwnedFd) -> io::Result<Socket> {
-        self.add_as(fd, true)
-    }
-
-    fn add_as(self: &Rc<Self>, fd: OwnedFd, is_listener: bool) -> io::Result<Socket> {
+    /// Takes a non-blocking socket in, which may be one that listens.
+    pub(crate) fn add(self: &Rc<Self>, fd: OwnedFd, is_listener: bool) -> io::Result<Socket> {
         let (receive, send) = (Side::new(), Side::new());
         let readiness = Rc::new(Readiness { receive, send, is_listener });
         self.listener_count.set(self.listener_count.get() + usize::from(is_listener));
@@ -155,10 +146,6 @@ impl Poller {
 
     fn has_streams(&self) -> bool {
         self.sockets.borrow().len() > self.listener_count.get()
-    }
-
-    fn has_listener(&self) -> bool {
-        self.listener_count.get() > 0
     }
 
     /// Asks the kernel for up to `limit` sockets that became ready; returns how many there were.
@@ -348,7 +335,7 @@ impl Source for Visits {
         poller.was_armed.set(true);
         // What visits have not looked for ends no further park.
         let has_missed =
-            !poller.has_streams() && poller.has_listener() && poller.look(LOOK_LEN) > 0;
+            !poller.has_streams() && poller.listener_count.get() > 0 && poller.look(LOOK_LEN) > 0;
         if has_missed || !poller.again.borrow().is_empty() { Armed::Busy } else { Armed::Waits }
     }
 }

@@ -136,7 +136,7 @@ impl Sockets {
             Err(Errno::INPROGRESS) => true,
             Err(error) => return Err(error.into()),
         };
-        let socket = self.poller.add(fd)?;
+        let socket = self.poller.add(fd, false)?;
         if in_progress {
             // An event says when the outcome is known.
             socket.exhausted(Direction::Send);
@@ -173,7 +173,7 @@ impl Sockets {
 
     fn listener(&self, fd: OwnedFd, address: Address) -> io::Result<Listener> {
         listen(&fd, BACKLOG)?;
-        let socket = self.poller.add_listener(fd)?;
+        let socket = self.poller.add(fd, true)?;
         Ok(Listener { socket, address })
     }
 }
@@ -199,7 +199,7 @@ impl Listener {
         if matches!(self.address, Address::Tcp { .. }) {
             options::set_no_delay(&fd)?;
         }
-        Ok(Stream::new(self.socket.poller().add(fd)?))
+        Ok(Stream::new(self.socket.poller().add(fd, false)?))
     }
 
     /// Where it listens, with the port the system chose.

@@ -60,7 +60,7 @@ impl<N: Network> RemoteFile<N> {
 
     /// Its inode number at the server.
     pub fn inode(&self) -> Option<u64> {
-        self.client.identity_of(self.handle).map(|(_, inode)| inode)
+        self.client.inode_of(self.handle)
     }
 
     /// Closes the file, unless somebody else has it too. Waits for that if it was locked, or

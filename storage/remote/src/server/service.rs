@@ -158,7 +158,7 @@ impl<S: Locking> Service<S> {
             waits: Waits::default(),
             grace,
             doubts: Doubts::load(&*shelf)?,
-            descriptors: opening::part_of(limit),
+            descriptors: usize::try_from(limit / 2).unwrap_or(usize::MAX),
             shelf,
             sessions: RefCell::default(),
             throttle: Throttle::default(),

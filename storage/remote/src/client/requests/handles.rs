@@ -25,9 +25,9 @@ impl<N: Network> Client<N> {
         self.state.borrow().opened.path(handle)
     }
 
-    /// Device and inode of an open file.
-    pub(crate) fn identity_of(&self, handle: u32) -> Option<storage::names::Identity> {
-        self.state.borrow().opened.identity(handle)
+    /// The inode number of an open file.
+    pub(crate) fn inode_of(&self, handle: u32) -> Option<u64> {
+        self.state.borrow().opened.identity(handle).map(|(_, inode)| inode)
     }
 
     /// A file was opened for this process.

@@ -21,11 +21,6 @@ use super::{Open, Service, Session};
 /// Files that a session has open at a time, however many descriptors there are.
 const FILES_MAX: usize = 4096;
 
-/// Returns the clients' share of so many descriptors.
-pub(super) fn part_of(limit: u64) -> usize {
-    usize::try_from(limit / 2).unwrap_or(usize::MAX)
-}
-
 impl<S: Locking> Service<S> {
     pub(super) async fn open(
         &self,
