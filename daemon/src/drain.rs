@@ -155,7 +155,7 @@ async fn background_unit<S: SessionStorage>(
     // Whoever has the turn, or the client, drains; what it leaves is found by the next tick.
     let Some(turn) = file.try_turn() else { return (0, false) };
     let Some(log) = LogClaim::in_background(core, file).await else { return (0, false) };
-    let len = unit(core, &log, &turn, file.pace.wanted.get()).await.unwrap_or(0);
+    let len = log.unit(&turn, file.pace.wanted.get()).await.unwrap_or(0);
     drop((log, turn));
     (len, len > 0 && file.wants_drain())
 }
@@ -168,141 +168,132 @@ async fn waited_unit<S: SessionStorage>(
     position: u64,
 ) -> Result<u64, Errno> {
     let Some(log) = LogClaim::new(core, file).await else { return Ok(0) };
-    unit(core, &log, turn, position).await
+    log.unit(turn, position).await
 }
 
-/// Writes the oldest staged bytes and releases them: whole pieces of the file, and all that lies
-/// before `wanted`. Returns how many.
-async fn unit<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    log: &LogClaim<'_, S>,
-    _: &Turn<S>,
-    wanted: u64,
-) -> Result<u64, Errno> {
-    debug_assert!(log.file().is_being_drained(), "the caller has the turn");
-    let mut traced = core.node.trace.as_ref().map(|trace| (trace, Open::new()));
-    let mut runs = [Run::default(); BUFFER_COUNT_MAX];
-    let count = match log.runs(log.file().log().unit_len(), &mut runs) {
-        Ok(count) => count,
-        Err(corrupt) => {
-            log.file().break_log();
-            core.end_by_id(log.file().session, Departure::Corrupt(corrupt));
-            return Ok(0);
-        }
-    };
-    let start = log.tail();
-    if let Some((_, open)) = &mut traced {
-        open.issued_ns = now_ns();
-    }
-    let runs = invariant!(some runs.get_mut(..count), "no more runs are found than fit",
-        else return Err(Errno::IO));
-    // What a client drains itself ends wherever it does.
-    let is_clients = log.file().shared().is_drained_by_client();
-    let piece_len = if is_clients { 1 } else { log.file().log().piece_len() };
-    let written = write_runs(core, log, plan::whole_pieces(runs, piece_len, wanted)).await;
-    let was_refused = log.file().pace.is_refused.replace(written.is_err());
-    if let Err(error) = written {
-        log.file().shared().owe(error.raw_os_error().unsigned_abs());
-        return Err(error);
-    }
-    if was_refused && !log.file().shared().is_synchronous() {
-        // The error was of bytes that are in the file now.
-        log.file().shared().take_error();
-    }
-    if let Some((trace, open)) = traced.filter(|_| log.tail() != start) {
-        let (slot, to) = (log.file().slot, log.tail());
-        trace.complete(log.file().session, TracedWork::Drain { slot, from: start, to }, open);
-    }
-    Ok(log.tail().wrapping_sub(start))
-}
-
-async fn write_runs<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    log: &LogClaim<'_, S>,
-    runs: &[Run],
-) -> Result<(), Errno> {
-    for group in runs.chunk_by(|a, b| (a.file_at == APPEND) == (b.file_at == APPEND)) {
-        if group.first().is_some_and(|run| run.file_at == APPEND) {
-            for run in plan::appends(group, log.file().log().len) {
-                append(core, log, run).await?;
+impl<S: SessionStorage> LogClaim<'_, S> {
+    /// Writes the oldest staged bytes and releases them: whole pieces of the file, and all that
+    /// lies before `wanted`. Returns how many.
+    async fn unit(&self, _: &Turn<S>, wanted: u64) -> Result<u64, Errno> {
+        let Self { core, file, .. } = self;
+        debug_assert!(file.is_being_drained(), "the caller has the turn");
+        let mut traced = core.node.trace.as_ref().map(|trace| (trace, Open::new()));
+        let mut runs = [Run::default(); BUFFER_COUNT_MAX];
+        let count = match self.runs(file.log().unit_len(), &mut runs) {
+            Ok(count) => count,
+            Err(corrupt) => {
+                file.break_log();
+                core.end_by_id(file.session, Departure::Corrupt(corrupt));
+                return Ok(0);
             }
-        } else {
-            write_group(core, log, group).await?;
+        };
+        let start = self.tail();
+        if let Some((_, open)) = &mut traced {
+            open.issued_ns = now_ns();
         }
-    }
-    Ok(())
-}
-
-/// Writes runs with places in the file, merged as the plan says, and releases them together.
-async fn write_group<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    log: &LogClaim<'_, S>,
-    group: &[Run],
-) -> Result<(), Errno> {
-    let file = log.file();
-    for batch in plan::batches(group) {
-        let ranges = batch.runs.iter().map(|run| file.staged_range(run.start, run.len));
-        if let Err(error) = write_all(core, file, batch.file_at, ranges.collect()).await {
-            give_up(core, file, error)?;
+        let runs = invariant!(some runs.get_mut(..count), "no more runs are found than fit",
+            else return Err(Errno::IO));
+        // What a client drains itself ends wherever it does.
+        let is_clients = file.shared().is_drained_by_client();
+        let piece_len = if is_clients { 1 } else { file.log().piece_len() };
+        let written = self.write_runs(plan::whole_pieces(runs, piece_len, wanted)).await;
+        let was_refused = file.pace.is_refused.replace(written.is_err());
+        if let Err(error) = written {
+            file.shared().owe(error.raw_os_error().unsigned_abs());
+            return Err(error);
         }
-    }
-    if let Some(last) = group.last() {
-        log.release(last.start + last.len);
-    }
-    Ok(())
-}
-
-/// Appends a run. Every part of it is released before the next one is begun, so that whoever takes
-/// over finds by the recorded size how much of the last part arrived.
-async fn append<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    log: &LogClaim<'_, S>,
-    run: Run,
-) -> Result<(), Errno> {
-    let end = run.start + run.len;
-    while log.tail() < end {
-        if let Err(error) = append_part(core, log, log.tail(), end - log.tail()).await {
-            give_up(core, log.file(), error)?;
-            log.release(end);
+        if was_refused && !file.shared().is_synchronous() {
+            // The error was of bytes that are in the file now.
+            file.shared().take_error();
         }
+        if let Some((trace, open)) = traced.filter(|_| self.tail() != start) {
+            let (slot, to) = (file.slot, self.tail());
+            trace.complete(file.session, TracedWork::Drain { slot, from: start, to }, open);
+        }
+        Ok(self.tail().wrapping_sub(start))
     }
-    Ok(())
-}
 
-async fn append_part<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    log: &LogClaim<'_, S>,
-    position: u64,
-    len: u64,
-) -> Result<(), Errno> {
-    let file = log.file();
-    let descriptor = file.descriptor()?;
-    let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
-    let from = buffers(file, file.staged_ranges(position, len))?;
-    file.shared().write_begins(position, size, len);
-    let written = write_some(core, file, &descriptor.file, size, from).await;
-    if written.is_err() {
-        file.shared().no_write_begins();
+    async fn write_runs(&self, runs: &[Run]) -> Result<(), Errno> {
+        for group in runs.chunk_by(|a, b| (a.file_at == APPEND) == (b.file_at == APPEND)) {
+            if group.first().is_some_and(|run| run.file_at == APPEND) {
+                for run in plan::appends(group, self.file.log().len) {
+                    self.append(run).await?;
+                }
+            } else {
+                self.write_group(group).await?;
+            }
+        }
+        Ok(())
     }
-    log.release(position + written?);
-    Ok(())
-}
 
-/// Writes all of `ranges` at `at`, going on after short writes.
-async fn write_all<S: SessionStorage>(
-    core: &Core<S>,
-    file: &Rc<OpenFile<S>>,
-    mut at: u64,
-    mut ranges: Vec<ArenaRange>,
-) -> Result<(), Errno> {
-    while !ranges.is_empty() {
+    /// Writes runs with places in the file, merged as the plan says, and releases them together.
+    async fn write_group(&self, group: &[Run]) -> Result<(), Errno> {
+        let file = self.file;
+        for batch in plan::batches(group) {
+            let ranges = batch.runs.iter().map(|run| file.staged_range(run.start, run.len));
+            if let Err(error) = self.write_all(batch.file_at, ranges.collect()).await {
+                self.give_up(error)?;
+            }
+        }
+        if let Some(last) = group.last() {
+            self.release(last.start + last.len);
+        }
+        Ok(())
+    }
+
+    /// Appends a run. Every part of it is released before the next one is begun, so that whoever
+    /// takes over finds by the recorded size how much of the last part arrived.
+    async fn append(&self, run: Run) -> Result<(), Errno> {
+        let end = run.start + run.len;
+        while self.tail() < end {
+            if let Err(error) = self.append_part(self.tail(), end - self.tail()).await {
+                self.give_up(error)?;
+                self.release(end);
+            }
+        }
+        Ok(())
+    }
+
+    async fn append_part(&self, position: u64, len: u64) -> Result<(), Errno> {
+        let Self { core, file, .. } = self;
         let descriptor = file.descriptor()?;
-        let from = buffers(file, ranges.iter().copied())?;
-        let written = write_some(core, file, &descriptor.file, at, from).await?;
-        at += written;
-        advance(&mut ranges, written);
+        let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
+        let from = buffers(file, file.staged_ranges(position, len))?;
+        file.shared().write_begins(position, size, len);
+        let written = write_some(core, file, &descriptor.file, size, from).await;
+        if written.is_err() {
+            file.shared().no_write_begins();
+        }
+        self.release(position + written?);
+        Ok(())
     }
-    Ok(())
+
+    /// Writes all of `ranges` at `at`, going on after short writes.
+    async fn write_all(&self, mut at: u64, mut ranges: Vec<ArenaRange>) -> Result<(), Errno> {
+        let Self { core, file, .. } = self;
+        while !ranges.is_empty() {
+            let descriptor = file.descriptor()?;
+            let from = buffers(file, ranges.iter().copied())?;
+            let written = write_some(core, file, &descriptor.file, at, from).await?;
+            at += written;
+            advance(&mut ranges, written);
+        }
+        Ok(())
+    }
+
+    /// Gives up bytes that the kernel refuses, where others have the file open, too: tried again
+    /// later, they would come over what those have written since. The client is owed the error.
+    ///
+    /// # Errors
+    ///
+    /// That error, where the bytes stay staged.
+    fn give_up(&self, error: Errno) -> Result<(), Errno> {
+        if !self.file.shared().is_synchronous() {
+            return Err(error);
+        }
+        owe(self.core, self.file, error);
+        Ok(())
+    }
 }
 
 /// Staged bytes, to be written.
@@ -346,24 +337,6 @@ fn advance(ranges: &mut Vec<ArenaRange>, mut len: u64) {
         range.len > 0
     });
     debug_assert_eq!(len, 0, "what was written was in the ranges");
-}
-
-/// Gives up bytes that the kernel refuses, where others have the file open, too: tried again later,
-/// they would come over what those have written since. The client is owed the error.
-///
-/// # Errors
-///
-/// That error, where the bytes stay staged.
-fn give_up<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    file: &OpenFile<S>,
-    error: Errno,
-) -> Result<(), Errno> {
-    if !file.shared().is_synchronous() {
-        return Err(error);
-    }
-    owe(core, file, error);
-    Ok(())
 }
 
 /// Owes the client the error of bytes that are given up, or of closing, and counts it.

@@ -392,7 +392,8 @@ impl<S: SessionStorage> OnFile<S> {
         Ok(done as u64)
     }
 
-    /// Writes from the arena, after what is staged, until the range is written or an error stops it.
+    /// Writes from the arena, after what is staged, until the range is written or an error stops
+    /// it.
     async fn write(&self, at: u64, range: ArenaRange) -> Verdict {
         let Self { core, ticket, file } = self;
         let _turn = drain::drain_and_turn_to_write(core, file).await?;

@@ -33,25 +33,26 @@ const HELD_MAX: (Duration, Duration) = (Duration::from_secs(30), Duration::from_
 
 /// The right to drain a file's log, given back when dropped.
 pub(super) struct LogClaim<'a, S: SessionStorage> {
-    file: &'a Rc<OpenFile<S>>,
+    pub(super) core: &'a Rc<Core<S>>,
+    pub(super) file: &'a Rc<OpenFile<S>>,
     claim: DrainClaim,
     consumer: Cell<Consumer>,
 }
 
 impl<'a, S: SessionStorage> LogClaim<'a, S> {
     /// Claims the log of `file`; `None` while its client drains.
-    pub(super) fn try_new(file: &'a Rc<OpenFile<S>>) -> Option<Self> {
+    fn try_new(core: &'a Rc<Core<S>>, file: &'a Rc<OpenFile<S>>) -> Option<Self> {
         let claim = file.shared().claim_drain(Drainer::Daemon)?;
-        Some(Self::of(file, claim))
+        Some(Self::of(core, file, claim))
     }
 
     /// Claims the log of `file` in the background; `None` while its client drains. One that has not
     /// moved since the last time may be stopped.
     pub(super) async fn in_background(
-        core: &Rc<Core<S>>,
+        core: &'a Rc<Core<S>>,
         file: &'a Rc<OpenFile<S>>,
     ) -> Option<Self> {
-        let claim = Self::try_new(file);
+        let claim = Self::try_new(core, file);
         let holder = file.shared().drain_holder().filter(|_| claim.is_none());
         let before = file.pace.last_holder.replace(holder);
         match holder.filter(|holder| before == Some(*holder)) {
@@ -63,10 +64,10 @@ impl<'a, S: SessionStorage> LogClaim<'a, S> {
     /// Claims the log of `file`, waiting for a client that drains; one that has gone, or is stopped
     /// behind its write, is not waited for. `None`: it has drained for so long that it lost its
     /// session, and its log is its own.
-    pub(super) async fn new(core: &Rc<Core<S>>, file: &'a Rc<OpenFile<S>>) -> Option<Self> {
+    pub(super) async fn new(core: &'a Rc<Core<S>>, file: &'a Rc<OpenFile<S>>) -> Option<Self> {
         let (mut pause, began) = (PAUSES.0, core.handle.now());
         loop {
-            if let Some(claim) = Self::try_new(file) {
+            if let Some(claim) = Self::try_new(core, file) {
                 return Some(claim);
             }
             if let Some(holder) = file.shared().drain_holder() {
@@ -88,7 +89,7 @@ impl<'a, S: SessionStorage> LogClaim<'a, S> {
 
     /// Takes the claim from a client that has died, or whose write is done if `is_late`.
     async fn take_over(
-        core: &Rc<Core<S>>,
+        core: &'a Rc<Core<S>>,
         file: &'a Rc<OpenFile<S>>,
         holder: DrainClaim,
         is_late: bool,
@@ -107,18 +108,14 @@ impl<'a, S: SessionStorage> LogClaim<'a, S> {
         if is_doubtful {
             owe(core, file, Errno::IO);
         }
-        let claim = Self::of(file, claim);
+        let claim = Self::of(core, file, claim);
         claim.release(claim.tail() + done);
         Some(claim)
     }
 
-    fn of(file: &'a Rc<OpenFile<S>>, claim: DrainClaim) -> Self {
+    fn of(core: &'a Rc<Core<S>>, file: &'a Rc<OpenFile<S>>, claim: DrainClaim) -> Self {
         let consumer = Consumer::resume(file.shared(), file.log().len);
-        Self { file, claim, consumer: Cell::new(consumer) }
-    }
-
-    pub(super) const fn file(&self) -> &Rc<OpenFile<S>> {
-        self.file
+        Self { core, file, claim, consumer: Cell::new(consumer) }
     }
 
     /// The oldest published stretches, up to `budget` bytes.

@@ -11,6 +11,7 @@ use crate::{
     files::Files,
     group::Ranks,
     mode::{Kind, Mode},
+    pointer::InOut,
     reading::Reading,
     writing::Writing,
 };
@@ -91,6 +92,15 @@ impl Open {
             Body::Write(writing) => Ok(writing),
             Body::Read(_) => Err(Failure::Mode("the file was opened for reading")),
         }
+    }
+
+    /// Hands the program's stream out, if it asks for it.
+    pub(crate) fn export_to(&mut self, fileptr: InOut<'_, *mut FILE>) -> Result<()> {
+        if !fileptr.is_null() {
+            let stream = self.export()?;
+            fileptr.put(stream);
+        }
+        Ok(())
     }
 
     /// The program's stream, null in mode `posix` and without tasks.

@@ -81,10 +81,7 @@ pub(crate) unsafe fn open(
     if block_len > 0 {
         fsblksize.put(block_len);
     }
-    if !fileptr.is_null() {
-        let stream = open.export()?;
-        fileptr.put(stream);
-    }
+    open.export_to(fileptr)?;
     Ok(open)
 }
 

@@ -87,10 +87,7 @@ pub(crate) fn open(
         answer.chunksize.put(chunk_len);
     }
     answer.globalrank.put(rank);
-    if !answer.fileptr.is_null() {
-        let stream = open.export()?;
-        answer.fileptr.put(stream);
-    }
+    open.export_to(answer.fileptr)?;
     if !answer.newfname.is_null() {
         let number = u32::try_from(place.file).unwrap_or(0);
         let team = open.team.as_ref().ok_or(Failure::Internal)?;

@@ -43,7 +43,8 @@ fn create(
         task.global_rank = i64::from(*rank);
     }
     let block_len = if block_len <= 0 { -1 } else { block_len };
-    let options = mode.options(Style::Serial, block_len, count_u32(tasks.len()))?;
+    let task_count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+    let options = mode.options(Style::Serial, block_len, task_count)?;
     let writer = Writer::create(&Files::default(), path, &tasks, &options)?;
     let writing = Writing::new(Sink::All(writer), tasks);
     Ok(Open::new(Kind::Serial, mode, Body::Write(Box::new(writing))))
@@ -56,10 +57,6 @@ fn read(path: &Path, mode: Mode) -> Result<Open> {
     };
     let body = Body::Read(Box::new(Reading::all(reader)?));
     Ok(Open::new(Kind::Serial, mode, body))
-}
-
-fn count_u32(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 export! {
@@ -104,10 +101,7 @@ export! {
             }
         };
         fsblksize.put(count(block_len));
-        if !fileptr.is_null() {
-            let stream = open.export()?;
-            fileptr.put(stream);
-        }
+        open.export_to(fileptr)?;
         table::insert(open)
     }
 
@@ -132,10 +126,7 @@ export! {
         fsblksize.put(count(reading.set().fs_block_len));
         let mut open = Open::new(Kind::Rank, mode, Body::Read(Box::new(reading)));
         open.rank = Some(rank);
-        if !fileptr.is_null() {
-            let stream = open.export()?;
-            fileptr.put(stream);
-        }
+        open.export_to(fileptr)?;
         table::insert(open)
     }
 

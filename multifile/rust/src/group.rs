@@ -17,8 +17,8 @@ use crate::{
 
 /// A group of ranks, seen from one of them.
 ///
-/// An operation returns [`Error::Group`] when the group can no longer work together; a rank that gets one
-/// calls no further operation.
+/// An operation returns [`Error::Group`] when the group can no longer work together; a rank that
+/// gets one calls no further operation.
 #[expect(clippy::missing_errors_doc, reason = "the one error is said above")]
 pub trait Group {
     /// This rank, from 0.

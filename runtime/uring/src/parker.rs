@@ -97,10 +97,7 @@ impl Events {
 
     /// Reports `fd` once more at most, until it is [heard](Self::hear_fd) again: what is reported
     /// and not read would end every park. It stays added.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT`: not added.
+    #[expect(clippy::missing_errors_doc, reason = "`ENOENT`: not added")]
     pub fn mute_fd(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
         let flags = READABLE | EventFlags::ONESHOT;
         Ok(epoll::modify(&self.0.epoll, fd, EventData::new_u64(key), flags)?)
@@ -108,10 +105,7 @@ impl Events {
 
     /// Reports `fd` again, as after [`add_fd`](Self::add_fd). Takes no memory, so that it cannot
     /// fail for what was added.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT`: not added.
+    #[expect(clippy::missing_errors_doc, reason = "`ENOENT`: not added")]
     pub fn hear_fd(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
         Ok(epoll::modify(&self.0.epoll, fd, EventData::new_u64(key), READABLE)?)
     }
@@ -127,19 +121,13 @@ impl Events {
     }
 
     /// Forgets a silent `fd`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT`: not added.
+    #[expect(clippy::missing_errors_doc, reason = "`ENOENT`: not added")]
     pub fn remove_silent_fd(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.0.epoll, fd)?)
     }
 
     /// Forgets `fd`, and what was found ready under `key`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT`: not added.
+    #[expect(clippy::missing_errors_doc, reason = "`ENOENT`: not added")]
     pub fn remove_fd(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
         self.0.ready.borrow_mut().retain(|ready| *ready != key);
         epoll::delete(&self.0.epoll, fd)?;

@@ -4,9 +4,9 @@
 //!
 //! Bytes are in the physical file before the journal says so, and the stream is as long as the
 //! journal says: so whatever dies when, what was completed is found again. Of writes that lengthen
-//! it together each waits for those before it ([`Extensions`]). What a stream does not reach reads as
-//! zeros in the physical file: who cuts it makes them so once it is shorter, and before it may be
-//! longer again; whoever dies in between leaves that to the next daemon.
+//! it together each waits for those before it ([`Extensions`]). What a stream does not reach reads
+//! as zeros in the physical file: who cuts it makes them so once it is shorter, and before it may
+//! be longer again; whoever dies in between leaves that to the next daemon.
 
 mod space;
 

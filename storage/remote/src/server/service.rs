@@ -301,9 +301,9 @@ impl<S: Locking> Service<S> {
         true
     }
 
-    /// Executes a request; `answer` gets what it has come to, but for what was read, which is in the request's buffer. A short transfer is begun on the
-    /// spot, as one that a local client asks for; of long ones a client has half of what it may
-    /// have under way executed at a time.
+    /// Executes a request; `answer` gets what it has come to, but for what was read, which is in
+    /// the request's buffer. A short transfer is begun on the spot, as one that a local client asks
+    /// for; of long ones a client has half of what it may have under way executed at a time.
     pub(crate) fn start(
         self: &Rc<Self>,
         session: &Rc<Session<S>>,
