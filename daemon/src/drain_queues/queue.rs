@@ -1,7 +1,8 @@
 //! Files to drain: fair between sessions by bytes, first come first served within one.
 //!
-//! Deficit round robin: each session in turn may spend a unit's length; what a small unit leaves
-//! is spent on further files, what a large one takes too much is waited off.
+//! Deficit round robin: each session in turn may spend [`UNIT_LEN`] bytes; what a small unit leaves
+//! is spent on further files, and what a large one takes beyond that is a debt: the session skips
+//! rounds until it is paid. Rounds that all would skip are not waited for.
 
 use std::collections::VecDeque;
 
@@ -36,8 +37,8 @@ impl Queue {
 
     /// Takes the next file, as session and slot. Tell what it cost by [`spent`](Self::spent).
     pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
-        // No debt is longer than a unit, so two rounds find whatever there is.
-        for _ in 0..=2 * self.0.len() {
+        self.skip_rounds();
+        for _ in 0..=self.0.len() {
             let entry = self.0.front_mut()?;
             if entry.spent < UNIT_LEN {
                 if let Some(slot) = entry.slots.pop_front() {
@@ -57,6 +58,20 @@ impl Queue {
             entry.spent += len;
             entry.unpaid = entry.unpaid.saturating_sub(1);
         }
+    }
+
+    /// Ends the rounds in which no session with files may spend anything: a unit of a long log is
+    /// as long as many rounds.
+    fn skip_rounds(&mut self) {
+        let ready = self.0.iter().filter(|entry| !entry.slots.is_empty());
+        let Some(rounds) = ready.map(|entry| entry.spent / UNIT_LEN).min() else { return };
+        for entry in &mut self.0 {
+            entry.spent = entry.spent.saturating_sub(rounds * UNIT_LEN);
+        }
+        debug_assert!(
+            self.0.iter().any(|entry| entry.spent < UNIT_LEN && !entry.slots.is_empty()),
+            "a session with files may spend"
+        );
     }
 
     /// Ends the first session's round.
@@ -110,6 +125,28 @@ mod tests {
             queue.push(3, 0);
             queue.spent(3, UNIT_LEN);
         }
+    }
+
+    #[test]
+    fn session_that_is_alone_goes_on_after_a_long_unit() {
+        let mut queue = Queue::default();
+        queue.push(3, 0);
+        for _ in 0..100 {
+            assert_eq!(queue.pop(), Some((3, 0)));
+            queue.push(3, 0);
+            queue.spent(3, 16 * UNIT_LEN);
+        }
+    }
+
+    #[test]
+    fn long_units_are_paid_for_in_full() {
+        let mut queue = Queue::default();
+        queue.push(0, 1);
+        queue.push(1, 1);
+        let [long, short] = shares(&mut queue, 1700, [16 * UNIT_LEN, UNIT_LEN]);
+        assert!(long.abs_diff(short) <= 17 * UNIT_LEN, "{long} against {short}");
+        let [long, other] = shares(&mut queue, 100, [16 * UNIT_LEN; 2]);
+        assert!(long.abs_diff(other) <= 32 * UNIT_LEN, "{long} against {other}");
     }
 
     #[test]
