@@ -1,4 +1,4 @@
-//! Configuration: the one place that reads the environment, and the order of its layers.
+//! Configuration: where settings come from, and the order of these layers.
 //!
 //! A later layer replaces the value of an earlier one, `rules` as a whole: defaults,
 //! `/etc/kakehi/config.toml`, `$XDG_CONFIG_HOME/kakehi/config.toml`, `./kakehi.toml`,

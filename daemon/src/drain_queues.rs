@@ -5,7 +5,8 @@ mod queue;
 
 use self::queue::Queue;
 
-/// Bytes of a unit, which is what one look at a log finds; of a long log there are more.
+/// Bytes of a unit of a short log, and a session's share of a round. Not less than a client
+/// publishes as one append (rule 7 of the protocol): such an append is written by one call.
 pub(crate) const UNIT_LEN: u64 = 256 << 10;
 
 /// Units of a device that may be under way for files nobody waits for.

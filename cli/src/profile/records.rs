@@ -1,6 +1,6 @@
-//! The records that processes append (`client/rust/src/watch.rs`): lines of fields parted by tabs,
-//! by their first letter `F` of a file, `N` of a remote file's name, `P` of a process, `C` of its
-//! calls of one size.
+//! The records that processes append (`client/rust/src/watch_records.rs`): lines of fields parted
+//! by tabs, by their first letter `F` of a file, `N` of a remote file's name, `P` of a process, `C`
+//! of its calls of one size.
 //!
 //! Anything may stand there: a line that makes no sense is left out.
 

@@ -1,10 +1,12 @@
 //! How the writes of an open file are executed.
 //!
-//! | mode | small ones | large ones | a log |
+//! | mode | small ones | large ones | the log's length |
 //! |---|---|---|---|
-//! | behind | staged | the program's | short, and drained by the program |
-//! | large | staged | staged | as long as there is memory for, and drained by the daemon |
-//! | through | wait until they are in the file | as small ones | only of a placeholder |
+//! | behind | staged | by the kernel | `OWN_LEN`; `DAEMONS_LEN` if the daemon drains it |
+//! | large | staged | staged | half of what is free of the arena; the daemon drains it |
+//! | through | wait until they are in the file | as small ones | of a placeholder as in behind |
+//!
+//! `staging.rs` chooses the length; the log's [`Drains`](crate::log::Drains) says who drains it.
 //!
 //! The transitions, as a test walks them. Every other pair changes nothing.
 //!

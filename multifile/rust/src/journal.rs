@@ -2,9 +2,9 @@
 //!
 //! SIONlib learns how much of each block was used only when the file is closed, so a file whose
 //! writers died is unreadable. The journal holds one fixed slot for every block of every task,
-//! rewritten whenever bytes reached the storage that repair could not count (module `run`). Slots
-//! belong to one task each, so writers never wait for each other, and each proves by a checksum
-//! that it was written for this file and this block. Closing the file removes the journal.
+//! rewritten whenever bytes reached the storage that repair could not count (module `repeats`).
+//! Slots belong to one task each, so writers never wait for each other, and each proves by a
+//! checksum that it was written for this file and this block. Closing the file removes the journal.
 
 use std::{io, path::PathBuf};
 

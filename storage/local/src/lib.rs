@@ -1,6 +1,6 @@
-//! Where files are: trait [`Storage`], as an input of whoever serves them, and [`Machine`], the
-//! files of this machine. Others are files in multifiles, the
-//! daemon's mounts, which join these with a server's files, and simulations.
+//! Where files are: trait [`Storage`], and [`Machine`], the files of this machine. Others that
+//! implement it: `coalesce` (files in multifiles), the daemon's mounts (this machine's files and a
+//! server's), and the disks of simulations.
 //!
 //! `names` has the calls on names, and `scope` where these are looked up: on the whole machine, or
 //! below one folder that nothing leads out of.
