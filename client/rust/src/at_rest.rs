@@ -237,10 +237,10 @@ fn read(rest: &AtRest, buffers: &mut [&mut [u8]], from: u64) -> Option<io::Resul
 /// Reads at `at` of a physical file, and ahead where it has to wait.
 fn read_from(source: &Source, part: &mut [u8], at: u64) -> io::Result<usize> {
     source.file.with(|file| {
-        let timed = source.ahead.stretch(at).map(|stretch| (stretch, now_ns()));
+        let timed = source.neighbours.stretch(at).map(|stretch| (stretch, now_ns()));
         let read = io::pread(file, part, at);
         if let Some((stretch, since)) = timed {
-            source.ahead.observe(file, stretch, now_ns().saturating_sub(since));
+            source.neighbours.observe(file, stretch, now_ns().saturating_sub(since));
         }
         read
     })

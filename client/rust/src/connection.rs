@@ -45,10 +45,10 @@ pub(crate) use self::{
 };
 use crate::{
     arena::{self, Arena},
+    arena_growth::ArenaGrowth,
     clock::now,
     config::Config,
     descriptor_messages::send_with,
-    growth::Growth,
     host::Host,
     mount_namespace,
     patience::{Patience, look},
@@ -98,7 +98,7 @@ pub(crate) struct Connection {
     pub(crate) slots: &'static Lock<Slots>,
     pub(crate) arena: &'static Lock<Arena>,
     pub(crate) bundle: &'static Lock<Bundle>,
-    pub(crate) growth: Growth,
+    pub(crate) growth: ArenaGrowth,
     /// Where the block lies that files without room of their own take turns with.
     pub(crate) block: Lock<u64>,
     lanes: &'static [Lock<Requester>; LANES],
@@ -180,7 +180,7 @@ impl Connection {
             slots: &tables.slots,
             arena: &tables.arena,
             bundle: &tables.bundle,
-            growth: Growth::new(arena_len),
+            growth: ArenaGrowth::new(arena_len),
             block: Lock::new(block),
             lanes: &tables.lanes,
             held_count: AtomicUsize::new(0),

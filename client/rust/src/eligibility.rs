@@ -4,7 +4,7 @@ use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
 use crate::{
-    direct, limit::size_limit, locked_file::Locked, open::STREAMS_MAX, staging, writes::Writes,
+    limit::size_limit, locked_file::Locked, o_direct, open::STREAMS_MAX, staging, writes::Writes,
 };
 
 /// File systems whose content the kernel makes up: their writes are commands. By name, as what else
@@ -136,7 +136,7 @@ impl Locked {
             return Some(Reason::Unsupported);
         }
         let kind = fs::fstatfs(self.borrow()).map_or(0, |stat| stat.f_type);
-        let is_direct = self.access.direct && !direct::is_fit(self.borrow(), kind);
+        let is_direct = self.access.direct && !o_direct::is_fit(self.borrow(), kind);
         match kind {
             kind if PSEUDO.contains(&kind) => Some(Reason::Pseudo),
             _ if is_direct => Some(Reason::Unsupported),

@@ -18,10 +18,10 @@ use wire::{MESSAGE_LEN, Request, SOURCES_MAX};
 
 use super::{Connection, Lost};
 use crate::{
-    ahead::Ahead,
     clock::coarse_now,
     config::{Config, PATH_MAX},
     descriptor_messages::receive_with,
+    neighbours::Neighbours,
     socket::OwnNumber,
     table::{Entry, Table},
 };
@@ -45,7 +45,7 @@ pub(crate) struct Shares {
 /// A physical file that small files are read from.
 pub(crate) struct Source {
     pub(crate) file: OwnNumber,
-    pub(crate) ahead: Ahead,
+    pub(crate) neighbours: Neighbours,
 }
 
 impl Shares {
@@ -107,8 +107,8 @@ impl Connection {
         if kind != FileType::RegularFile {
             return None;
         }
-        let (file, ahead) = (OwnNumber::new(file, self.host), Ahead::new());
-        let source = place.set(Source { file, ahead }).ok()?;
+        let (file, neighbours) = (OwnNumber::new(file, self.host), Neighbours::new());
+        let source = place.set(Source { file, neighbours }).ok()?;
         table.set(source.file.number(), Entry::Own);
         Some(source)
     }

@@ -6,14 +6,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const ASK_EVERY_NS: u64 = 100_000_000;
 
 /// How far the arena has grown.
-pub(crate) struct Growth {
+pub(crate) struct ArenaGrowth {
     /// Bytes that were granted at first.
     pub(crate) granted: u64,
     /// When more may be asked for, ns: never again once it has been granted.
     due_ns: AtomicU64,
 }
 
-impl Growth {
+impl ArenaGrowth {
     pub(crate) const fn new(granted: u64) -> Self {
         Self { granted, due_ns: AtomicU64::new(0) }
     }
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn more_is_asked_for_until_it_is_granted_and_not_at_every_write() {
-        let growth = Growth::new(100);
+        let growth = ArenaGrowth::new(100);
         assert!(growth.is_due(0));
         growth.answered(100, 0);
         assert!(!growth.is_due(ASK_EVERY_NS - 1) && growth.is_due(ASK_EVERY_NS));

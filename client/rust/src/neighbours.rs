@@ -27,7 +27,7 @@ const WAITED_NS: u64 = 50_000;
 
 /// Reads of a physical file that waited.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct Neighbours {
     /// Stretches in which a read has waited, a bit each, and those that were asked for since.
     waited: AtomicU64,
     asked: AtomicU64,
@@ -37,7 +37,7 @@ pub(crate) struct Ahead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch(u64);
 
-impl Ahead {
+impl Neighbours {
     pub(crate) const fn new() -> Self {
         Self { waited: AtomicU64::new(0), asked: AtomicU64::new(0) }
     }
@@ -78,15 +78,15 @@ mod tests {
 
     #[test]
     fn stretch_is_asked_for_once_when_a_second_read_has_waited() {
-        let ahead = Ahead::new();
-        let stretch = ahead.stretch(3 * STRETCH + 17).expect("one of the first");
-        assert!(!ahead.note_read(stretch, WAITED_NS + 1), "the first");
-        assert!(!ahead.note_read(stretch, WAITED_NS), "from the page cache");
-        let other = ahead.stretch(4 * STRETCH).expect("one of the first");
-        assert!(!ahead.note_read(other, WAITED_NS + 1), "the first of another stretch");
-        assert!(ahead.note_read(stretch, WAITED_NS + 1), "the second");
-        assert!(!ahead.note_read(stretch, WAITED_NS + 1), "it is asked for");
-        assert_eq!(ahead.stretch(4 * STRETCH - 1), None, "it is asked for");
-        assert_eq!(ahead.stretch(COUNT * STRETCH), None, "none of the first");
+        let neighbours = Neighbours::new();
+        let stretch = neighbours.stretch(3 * STRETCH + 17).expect("one of the first");
+        assert!(!neighbours.note_read(stretch, WAITED_NS + 1), "the first");
+        assert!(!neighbours.note_read(stretch, WAITED_NS), "from the page cache");
+        let other = neighbours.stretch(4 * STRETCH).expect("one of the first");
+        assert!(!neighbours.note_read(other, WAITED_NS + 1), "the first of another stretch");
+        assert!(neighbours.note_read(stretch, WAITED_NS + 1), "the second");
+        assert!(!neighbours.note_read(stretch, WAITED_NS + 1), "it is asked for");
+        assert_eq!(neighbours.stretch(4 * STRETCH - 1), None, "it is asked for");
+        assert_eq!(neighbours.stretch(COUNT * STRETCH), None, "none of the first");
     }
 }
