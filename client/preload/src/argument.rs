@@ -10,7 +10,7 @@ use core::ptr::with_exposed_provenance_mut as pointer;
 
 use libc::{c_int, c_uint, off_t};
 
-use crate::program::{Given, Out, Text};
+use crate::pointers::{Given, Out, Text};
 
 /// A register's value as an argument of a function.
 pub(crate) trait Argument {

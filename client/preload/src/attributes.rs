@@ -10,9 +10,9 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::ask,
-    paths::{precise, set_times_at, set_times_of},
+    path_attributes::{precise, set_times_at, set_times_of},
+    pointers::{Given, Text},
     process_client::client,
-    program::{Given, Text},
     sync::drain,
 };
 

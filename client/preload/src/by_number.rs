@@ -12,12 +12,12 @@ use libc::c_long;
 
 use crate::{
     argument::{Argument, number as number_in},
-    asynchronous, attributes, clone, confine, create,
+    asynchronous, attributes, clone, confine,
     errno::{Value, answer, last},
     extended,
     interpose::interpose,
     kernel::{self, Outcome},
-    limit, map, open, paths, poll, process_client, ring, sync,
+    limit, map, open, other_descriptors, path_attributes, poll, process_client, ring, sync,
 };
 
 interpose! {
@@ -91,9 +91,12 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             }
             // Without a name it is about the descriptor.
             libc::SYS_utimensat if b == 0 => answered(attributes::futimens(fd, Argument::of(c))),
-            kernel::SYS_fchmodat2 => {
-                answered(paths::fchmodat(fd, Argument::of(b), Argument::of(c), Argument::of(d)))
-            }
+            kernel::SYS_fchmodat2 => answered(path_attributes::fchmodat(
+                fd,
+                Argument::of(b),
+                Argument::of(c),
+                Argument::of(d),
+            )),
             libc::SYS_umask => answered(c_long::from(limit::umask(Argument::of(a)))),
             libc::SYS_setuid
             | libc::SYS_setgid
@@ -108,9 +111,13 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             number if extended::AT_NUMBERS.contains(&number) => {
                 extended::at(number, args, fd, Argument::of(b), Argument::of(c))
             }
-            libc::SYS_signalfd4 => create::made(kernel::call(number, args)).map(Value::value),
+            libc::SYS_signalfd4 => {
+                other_descriptors::made(kernel::call(number, args)).map(Value::value)
+            }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_signalfd => create::made(kernel::call(number, args)).map(Value::value),
+            libc::SYS_signalfd => {
+                other_descriptors::made(kernel::call(number, args)).map(Value::value)
+            }
             libc::SYS_ppoll => poll::polled(number, args),
             libc::SYS_pselect6 => poll::selected(number, args),
             #[cfg(target_arch = "x86_64")]
@@ -134,8 +141,8 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
 
 table! {
     fn by_function(number, [a, b, c, d, e, f]) or by_old_function;
-    SYS_accept => create::accept(a, b, c);
-    SYS_accept4 => create::accept4(a, b, c, d);
+    SYS_accept => other_descriptors::accept(a, b, c);
+    SYS_accept4 => other_descriptors::accept4(a, b, c, d);
     SYS_bind => names::bind(a, b, c);
     SYS_chdir => folders::chdir(a);
     SYS_chroot => folders::chroot(a);
@@ -144,20 +151,20 @@ table! {
     SYS_copy_file_range => copy::copy_file_range(a, b, c, d, e, f);
     SYS_dup => descriptor::dup(a);
     SYS_dup3 => descriptor::dup3(a, b, c);
-    SYS_epoll_create1 => create::epoll_create1(a);
+    SYS_epoll_create1 => other_descriptors::epoll_create1(a);
     SYS_epoll_ctl => poll::epoll_ctl(a, b, c, d);
-    SYS_eventfd2 => create::eventfd(a, b);
+    SYS_eventfd2 => other_descriptors::eventfd(a, b);
     SYS_execve => process::execve(a, b, c);
     SYS_execveat => process::execveat(a, b, c, d, e);
     SYS_exit_group => process::_exit(a);
-    SYS_faccessat => paths::faccessat(a, b, c, 0);
-    SYS_faccessat2 => paths::faccessat(a, b, c, d);
+    SYS_faccessat => path_attributes::faccessat(a, b, c, 0);
+    SYS_faccessat2 => path_attributes::faccessat(a, b, c, d);
     SYS_fallocate => sync::fallocate(a, b, c, d);
-    SYS_fanotify_init => create::fanotify_init(a, b);
+    SYS_fanotify_init => other_descriptors::fanotify_init(a, b);
     SYS_fchmod => attributes::fchmod(a, b);
-    SYS_fchmodat => paths::fchmodat(a, b, c, 0);
+    SYS_fchmodat => path_attributes::fchmodat(a, b, c, 0);
     SYS_fchown => attributes::fchown(a, b, c);
-    SYS_fchownat => paths::fchownat(a, b, c, d, e);
+    SYS_fchownat => path_attributes::fchownat(a, b, c, d, e);
     SYS_fcntl => descriptor::fcntl(a, b, c);
     SYS_fdatasync => sync::fdatasync(a);
     SYS_fgetxattr => extended::fgetxattr(a, b, c, d);
@@ -172,7 +179,7 @@ table! {
     SYS_getdents64 => folders::getdents64(a, b, c);
     SYS_getxattr => extended::getxattr(a, b, c, d);
     SYS_inotify_add_watch => name_handles::inotify_add_watch(a, b, c);
-    SYS_inotify_init1 => create::inotify_init1(a);
+    SYS_inotify_init1 => other_descriptors::inotify_init1(a);
     SYS_ioctl => ioctl::ioctl(a, b, c);
     SYS_lgetxattr => extended::lgetxattr(a, b, c, d);
     SYS_linkat => names::linkat(a, b, c, d, e);
@@ -181,17 +188,17 @@ table! {
     SYS_lremovexattr => extended::lremovexattr(a, b);
     SYS_lseek => position::lseek(a, b, c);
     SYS_lsetxattr => extended::lsetxattr(a, b, c, d, e);
-    SYS_memfd_create => create::memfd_create(a, b);
+    SYS_memfd_create => other_descriptors::memfd_create(a, b);
     SYS_mkdirat => names::mkdirat(a, b, c);
     SYS_mknodat => names::mknodat(a, b, c, d);
     SYS_name_to_handle_at => name_handles::name_to_handle_at(a, b, c, d, e);
     SYS_newfstatat => stat::fstatat(a, b, c, d);
-    SYS_open_by_handle_at => create::open_by_handle_at(a, b, c);
-    SYS_open_tree => create::open_tree(a, b, c);
+    SYS_open_by_handle_at => other_descriptors::open_by_handle_at(a, b, c);
+    SYS_open_tree => other_descriptors::open_tree(a, b, c);
     SYS_openat => open::openat(a, b, c, d);
     SYS_pidfd_getfd => descriptor::pidfd_getfd(a, b, c);
-    SYS_pidfd_open => create::pidfd_open(a, b);
-    SYS_pipe2 => create::pipe2(a, b);
+    SYS_pidfd_open => other_descriptors::pidfd_open(a, b);
+    SYS_pipe2 => other_descriptors::pipe2(a, b);
     SYS_prctl => confine::prctl(a, b, c, d, e);
     SYS_pread64 => data::pread(a, b, c, d);
     // Two registers are for an offset, of which the first has all bits.
@@ -203,7 +210,7 @@ table! {
     SYS_pwritev2 => vector::pwritev2(a, b, c, d, f);
     SYS_read => data::read(a, b, c);
     SYS_readahead => sync::readahead(a, b, c);
-    SYS_readlinkat => paths::readlinkat(a, b, c, d);
+    SYS_readlinkat => path_attributes::readlinkat(a, b, c, d);
     SYS_readv => vector::readv(a, b, c);
     SYS_recvmmsg => message::recvmmsg(a, b, c, d, e);
     SYS_recvmsg => message::recvmsg(a, b, c);
@@ -216,8 +223,8 @@ table! {
     SYS_setns => folders::setns(a, b);
     SYS_setrlimit => limit::setrlimit(a, b);
     SYS_setxattr => extended::setxattr(a, b, c, d, e);
-    SYS_socket => create::socket(a, b, c);
-    SYS_socketpair => create::socketpair(a, b, c, d);
+    SYS_socket => other_descriptors::socket(a, b, c);
+    SYS_socketpair => other_descriptors::socketpair(a, b, c, d);
     SYS_splice => copy::splice(a, b, c, d, e, f);
     SYS_statfs => folders::statfs(a, b);
     SYS_statx => stat::statx(a, b, c, d, e);
@@ -226,11 +233,11 @@ table! {
     SYS_sync_file_range => sync::sync_file_range(a, b, c, d);
     SYS_syncfs => sync::syncfs(a);
     SYS_tee => copy::tee(a, b, c, d);
-    SYS_timerfd_create => create::timerfd_create(a, b);
+    SYS_timerfd_create => other_descriptors::timerfd_create(a, b);
     SYS_truncate => sync::truncate(a, b);
     SYS_unshare => folders::unshare(a);
     SYS_unlinkat => names::unlinkat(a, b, c);
-    SYS_utimensat => paths::utimensat(a, b, c, d);
+    SYS_utimensat => path_attributes::utimensat(a, b, c, d);
     SYS_vmsplice => copy::vmsplice(a, b, c, d);
     SYS_write => data::write(a, b, c);
     SYS_writev => vector::writev(a, b, c);
@@ -239,30 +246,30 @@ table! {
 #[cfg(target_arch = "x86_64")]
 table! {
     fn by_old_function(number, [a, b, c, ..]) or kernel::call;
-    SYS_access => paths::access(a, b);
-    SYS_chmod => paths::chmod(a, b);
-    SYS_chown => paths::chown(a, b, c);
+    SYS_access => path_attributes::access(a, b);
+    SYS_chmod => path_attributes::chmod(a, b);
+    SYS_chown => path_attributes::chown(a, b, c);
     SYS_creat => open::creat(a, b);
     SYS_dup2 => descriptor::dup2(a, b);
-    SYS_epoll_create => create::epoll_create(a);
-    SYS_eventfd => create::eventfd(a, 0);
+    SYS_epoll_create => other_descriptors::epoll_create(a);
+    SYS_eventfd => other_descriptors::eventfd(a, 0);
     SYS_futimesat => attributes::futimesat(a, b, c);
-    SYS_inotify_init => create::inotify_init();
-    SYS_lchown => paths::lchown(a, b, c);
+    SYS_inotify_init => other_descriptors::inotify_init();
+    SYS_lchown => path_attributes::lchown(a, b, c);
     SYS_link => names::link(a, b);
     SYS_lstat => stat::lstat(a, b);
     SYS_mkdir => names::mkdir(a, b);
     SYS_mknod => names::mknod(a, b, c);
     SYS_open => open::open(a, b, c);
-    SYS_pipe => create::pipe(a);
-    SYS_readlink => paths::readlink(a, b, c);
+    SYS_pipe => other_descriptors::pipe(a);
+    SYS_readlink => path_attributes::readlink(a, b, c);
     SYS_rename => names::rename(a, b);
     SYS_rmdir => names::rmdir(a);
     SYS_stat => stat::stat(a, b);
     SYS_symlink => names::symlink(a, b);
     SYS_unlink => names::unlink(a);
-    SYS_utime => paths::utime(a, b);
-    SYS_utimes => paths::utimes(a, b);
+    SYS_utime => path_attributes::utime(a, b);
+    SYS_utimes => path_attributes::utimes(a, b);
 }
 
 /// Younger platforms have no such calls.

@@ -26,10 +26,10 @@ use crate::{
         APPENDING, BUFFER_LEN, Callbacks, Head, NO_READS, NO_WRITES, Stream, Wide, open_cookie,
     },
     kernel::{Word, ask, ignore, kernel},
+    plain_streams::{Mode, plain_fclose},
+    pointers::{Buffer, Data},
     position::seek,
-    program::{Buffer, Data},
     stat::status_of,
-    streams::{Mode, plain_fclose},
 };
 
 /// Numbers that can have a stream of ours.

@@ -12,8 +12,8 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::{Outcome, ask_blocking, blocking, cancellation_point},
+    pointers::{Buffer, Data},
     process_client::client,
-    program::{Buffer, Data},
 };
 
 interpose! {

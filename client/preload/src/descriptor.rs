@@ -15,8 +15,8 @@ use crate::{
         ignore, kernel,
     },
     lock,
+    plain_streams::has_plain,
     process_client::{before_own_table, client, is_programs},
-    streams::has_plain,
 };
 
 #[cfg(target_arch = "x86_64")]

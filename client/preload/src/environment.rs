@@ -14,7 +14,7 @@ use core::{
 use client::Client;
 use libc::c_char;
 
-use crate::{process_client::client, program::Text};
+use crate::{pointers::Text, process_client::client};
 
 /// Bytes of the variables that are kept.
 const ROOM: usize = 16 << 10;

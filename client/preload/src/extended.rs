@@ -7,9 +7,9 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{self, Outcome, Word as _, ask, kernel},
-    paths::remote,
+    path_attributes::remote,
+    pointers::Text,
     process_client::client,
-    program::Text,
     sync::drain,
 };
 

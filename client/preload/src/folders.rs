@@ -13,9 +13,9 @@ use crate::{
     errno::{answer, set},
     interpose::{interpose, next},
     kernel::{Outcome, ask, kernel},
-    paths::remote,
+    path_attributes::remote,
+    pointers::{Out, Text},
     process_client::{before_own_table, client},
-    program::{Out, Text},
     sync::is_placeholder,
 };
 

@@ -14,7 +14,7 @@ use crate::elf;
 /// same arguments.
 ///
 /// After `safe:` come functions whose arguments' types say all that C promises of them: see
-/// [`program`](crate::program).
+/// [`pointers`](crate::pointers).
 ///
 /// Functions that C declares with `...` are defined with a fixed number of arguments: on x86-64 and
 /// AArch64 Linux both kinds are passed alike, in registers.

@@ -9,9 +9,9 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, ask, kernel},
-    paths::remote,
+    path_attributes::remote,
+    pointers::Text,
     process_client::client,
-    program::Text,
 };
 
 interpose! { safe:

@@ -20,9 +20,9 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, ask},
     lock::after,
-    paths::remote,
+    path_attributes::remote,
+    pointers::{Data, Given, Text},
     process_client::client,
-    program::{Data, Given, Text},
     sync::drain_all,
 };
 

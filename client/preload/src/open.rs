@@ -10,9 +10,9 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, ask_blocking, cancellation_point},
     lock::after,
-    paths::remote,
+    path_attributes::remote,
+    pointers::{Given, Text},
     process_client::client,
-    program::{Given, Text},
     settle::settle_path,
 };
 

@@ -17,8 +17,8 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{self, Outcome, Word as _, ask, descriptor_flags},
+    pointers::Given,
     process_client::client,
-    program::Given,
 };
 
 /// Events a regular file is ready for.

@@ -17,8 +17,8 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::Outcome,
+    pointers::Data,
     process_client::client,
-    program::Data,
 };
 
 /// An argument that the program may have given: in a register or on the stack.

@@ -21,8 +21,8 @@ use crate::{
     glibc::Stream,
     interpose::{interpose, next},
     kernel::{Outcome, ignore, kernel},
+    plain_streams::made_plain,
     process_client::client,
-    streams::made_plain,
 };
 
 /// A handler that is run at a fork.

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use client::Client;
 use libc::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, c_int};
 
-use crate::{kernel::kernel, program::Text};
+use crate::{kernel::kernel, pointers::Text};
 
 /// Has what anybody staged for the file of that name in the file.
 pub(crate) fn settle_path(client: &'static Client, dir: c_int, path: Text<'_>, flags: c_int) {

@@ -9,8 +9,8 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
+    pointers::{Out, Text},
     process_client::{client, is_programs},
-    program::{Out, Text},
 };
 
 /// Flags of `fstatat` and `statx`.

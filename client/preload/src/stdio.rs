@@ -16,11 +16,11 @@ use crate::{
     interpose::interpose,
     kernel::{Outcome, ignore},
     open::open_at,
-    paths::remote,
+    path_attributes::remote,
+    plain_streams::{Mode, plain_fclose, plain_fdopen, plain_fopen, plain_freopen, set_plain},
+    pointers::Text,
     process_client::client,
-    program::Text,
     settle::settle_path,
-    streams::{Mode, plain_fclose, plain_fdopen, plain_fopen, plain_freopen, set_plain},
 };
 
 interpose! { safe:

@@ -16,7 +16,7 @@ use core::{
 use crate::{
     elf,
     interpose::{interpose, next},
-    program::Text,
+    pointers::Text,
 };
 
 /// Names of libc's libraries, also of its parts before glibc 2.34, and of liburing.

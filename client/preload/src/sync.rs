@@ -8,8 +8,8 @@ use crate::{
     errno::{answer, code},
     interpose::interpose,
     kernel::{Outcome, ask, ask_blocking, cancellation_point, ignore},
+    pointers::Text,
     process_client::client,
-    program::Text,
     settle::settle_path,
 };
 

@@ -9,7 +9,7 @@ use crate::{
     kernel::{Outcome, kernel},
     names::make_dir_at,
     open::open_at,
-    program::Text,
+    pointers::Text,
 };
 
 /// Names tried before giving up, each one of 62^6.

@@ -11,8 +11,8 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, ask_blocking, blocking, cancellation_point},
+    pointers::{Buffer, Data},
     process_client::client,
-    program::{Buffer, Data},
 };
 
 /// Buffers that most programs pass at a time, and the most that anybody may.

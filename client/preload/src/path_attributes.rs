@@ -18,8 +18,8 @@ use crate::{
     errno::{Value, answer, last},
     interpose::{interpose, next},
     kernel::{Harmless, Outcome, SYS_fchmodat2, Word as _, ask, call_harmless, kernel},
+    pointers::{Buffer, Given, Text},
     process_client::{client, ruled},
-    program::{Buffer, Given, Text},
     settle::settle_path,
 };
 

@@ -11,10 +11,10 @@ use crate::{
     glibc::Stream,
     interpose::interpose,
     kernel::{Outcome, ask, blocking, ignore, kernel},
+    plain_streams::made_plain,
+    pointers::Text,
     process_client::client,
-    program::Text,
     settle::settle_path,
-    streams::made_plain,
 };
 
 interpose! { safe:

@@ -1,10 +1,10 @@
-//! Streams that libc makes and keeps itself: their modes, and the numbers they are over.
+//! Plain streams, which libc makes and keeps itself: their modes, and the numbers they are over.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
 
-use crate::{bits::unsigned, glibc::Stream, interpose::next, program::Text};
+use crate::{bits::unsigned, glibc::Stream, interpose::next, pointers::Text};
 
 /// Numbers that can have a stream of libc's: as many as the client looks up.
 const NUMBERS: usize = 1 << 16;
