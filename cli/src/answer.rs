@@ -2,7 +2,7 @@
 
 use daemon::{
     Summary,
-    control::{self, Control},
+    caller::{self, Control},
 };
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::{
 /// Asks the daemon of `job`; its answer is one JSON document.
 pub(crate) fn ask(job: &Job, question: Control) -> Result<Value, Failure> {
     job.verify()?;
-    let answer = control::ask(&job.folder, question).map_err(|why| Failure::of_daemon(&why))?;
+    let answer = caller::ask(&job.folder, question).map_err(|why| Failure::of_daemon(&why))?;
     serde_json::from_str(&answer).map_err(|why| not_understood(&why))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, thread};
 
-use daemon::control::Control;
+use daemon::caller::Control;
 
 use crate::{
     answer::{ask, summary},

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use daemon::Hidden;
+use daemon::HiddenFolder;
 
 use crate::{
     failure::{Code, Failure},
@@ -27,7 +27,7 @@ pub(crate) struct Folders {
     /// Not empty, and that was said.
     told: Vec<PathBuf>,
     /// Folders that programs past the library are not to write into.
-    hidden: Vec<Hidden>,
+    hidden: Vec<HiddenFolder>,
 }
 
 impl Folders {
@@ -81,7 +81,7 @@ impl Folders {
         // One in another one is below the view of that, or read-only with it.
         let is_top = |one: &&PathBuf| locals().all(|top| top == *one || !one.starts_with(top));
         for local in locals().filter(|local| real(local) == **local).filter(is_top) {
-            match Hidden::take(local) {
+            match HiddenFolder::take(local) {
                 Ok(hidden) => self.hidden.extend(hidden),
                 Err(why) => voice::step(format_args!("{}: not held: {why}", local.display())),
             }

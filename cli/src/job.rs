@@ -24,7 +24,7 @@ use std::{
 };
 
 use daemon::{
-    control,
+    caller,
     socket_folder::{self, is_made},
 };
 use rustix::{
@@ -160,7 +160,7 @@ impl Job {
     /// there, or made it.
     pub(crate) fn remove(&self) {
         let Ok(lock) = self.take_lock() else { return };
-        if !control::is_there(&self.folder) {
+        if !caller::is_there(&self.folder) {
             self.remove_locked(&lock);
         }
     }
@@ -188,7 +188,7 @@ impl Job {
     pub(crate) fn lock_to_start(&self) -> Result<Option<Lock>, Failure> {
         let mut is_there = false;
         let lock = self.lock_unless(LOCK_TIME_MAX, || {
-            is_there = control::is_there(&self.folder);
+            is_there = caller::is_there(&self.folder);
             is_there
         })?;
         if lock.is_none() && !is_there { Err(self.held()) } else { Ok(lock) }

@@ -29,7 +29,7 @@ use crate::{
 };
 use daemon::{
     Error, OwnMounts, Standby, Summary,
-    control::{self, Attachment, Control},
+    caller::{self, Attachment, Control},
 };
 use rustix::io::Errno;
 
@@ -102,10 +102,10 @@ pub(crate) fn attach_or_start(
         // Held until the daemon listens, so that of many that come at once one starts it.
         let lock = job.lock_to_start().map_err(|failure| or_instead(failure, config))?;
         // It may have come to listen before the lock was free.
-        if let Some(lock) = lock.filter(|_| !control::is_there(&job.folder)) {
+        if let Some(lock) = lock.filter(|_| !caller::is_there(&job.folder)) {
             return launch(job, config, program).inspect_err(|_| job.remove_locked(&lock));
         }
-        match control::attach(&job.folder) {
+        match caller::attach(&job.folder) {
             Ok(attachment) => {
                 if let Err(why) = attachment.enter_mounts() {
                     voice::step(format_args!("the job's mounts are not seen: {why}"));
@@ -328,7 +328,7 @@ fn serving(mut child: Child, job: &Job, config: &Config) -> Result<Service, Fail
     let mut line = String::new();
     match output.read_line(&mut line) {
         Ok(_) if line.trim_end() == READY => {
-            let attachment = control::attach(&job.folder);
+            let attachment = caller::attach(&job.folder);
             let attachment = attachment.map_err(|why| Failure::of_daemon(&why))?;
             Ok(Service::By(Daemon { child, output }, attachment))
         }
@@ -371,7 +371,7 @@ impl Daemon {
 /// Removes what a daemon has left that did not end by itself, unless another one serves the job.
 fn clear(job: &Job) {
     let Ok(lock) = job.lock() else { return };
-    if let Err(Error::Unreachable { .. }) = control::attach(&job.folder) {
+    if let Err(Error::Unreachable { .. }) = caller::attach(&job.folder) {
         job.clear(&lock);
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use daemon::control::Control;
+use daemon::caller::Control;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 

@@ -13,8 +13,8 @@ use std::{
 };
 
 use daemon::{
-    Hidden,
-    control::{self, Control},
+    HiddenFolder,
+    caller::{self, Control},
 };
 
 use crate::{
@@ -117,20 +117,20 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
     let named = environment.with(JOB, name_of(&folder));
     let config = Config::load(&named, &Flags::default())?;
     let job = Job::asked(&config, &named)?;
-    let is_served = control::is_there(&job.folder);
+    let is_served = caller::is_there(&job.folder);
     let is_mounted = is_served || daemon::has_view(&folder);
     // A folder that a killed daemon has hidden shows so by its mode. A dead mount has none.
     let mode = || folder.metadata().map(|found| found.mode()).ok().filter(|_| !is_mounted);
     let before = mode();
     let stopped = match is_served {
-        true => control::ask(&job.folder, Control::Stop).map(drop),
+        true => caller::ask(&job.folder, Control::Stop).map(drop),
         false => Ok(()),
     };
     if is_served && stopped.is_ok() {
         await_end(&job.folder);
     }
     let is_left = daemon::clear_view(&folder).is_err();
-    Hidden::take(&folder).ok(); // What a killed daemon left is mended by that.
+    HiddenFolder::take(&folder).ok(); // What a killed daemon left is mended by that.
     stopped.map_err(|why| Failure::of_daemon(&why))?;
     if !is_mounted && mode() == before {
         let advice = "name the folder that 'kakehi mount' was given";
@@ -148,7 +148,7 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
 #[expect(clippy::disallowed_methods, reason = "nothing tells when nobody listens any more")]
 fn await_end(job: &Path) {
     let begun = Instant::now();
-    while control::is_there(job) && begun.elapsed() < END_TIME_MAX {
+    while caller::is_there(job) && begun.elapsed() < END_TIME_MAX {
         thread::sleep(Duration::from_millis(1));
     }
 }

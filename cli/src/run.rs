@@ -15,7 +15,7 @@ use std::{
 };
 
 use clap::ValueHint;
-use daemon::{Summary, control::Attachment};
+use daemon::{Summary, caller::Attachment};
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},

@@ -163,7 +163,7 @@ fn serve_to_end(
         cores: config.daemon_cores(),
         staging: config.staging.0,
         memory: config.memory.0,
-        launcher: starter.launcher(),
+        starter: starter.pipe(),
         segment,
         linger: daemon::LINGER,
         ucx_variables: environment.ucx_variables(),

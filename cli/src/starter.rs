@@ -60,7 +60,7 @@ impl Starter {
     }
 
     /// The end of `kakehi run`'s pipe: with it ends a daemon that nobody has attached to.
-    pub(crate) fn launcher(&self) -> Option<Arc<OwnedFd>> {
+    pub(crate) fn pipe(&self) -> Option<Arc<OwnedFd>> {
         match self {
             Self::Run(output) => Some(Arc::clone(output)),
             Self::Shell | Self::Background(_) => None,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use daemon::control::Control;
+use daemon::caller::Control;
 use serde_json::Value;
 
 use crate::{

@@ -25,14 +25,13 @@ use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 use crate::{
     Config, Error, Given, Summary, Viewing,
     admission::{Admission, raise_limit},
+    arrivals::Arrivals,
     burial::bury,
     config::{CORES_MAX, Serving},
     core::Core,
-    guest,
     lanes::Lanes,
-    launcher::Launcher,
     life::Life,
-    listener::{Attendance, Listener, Newcomer},
+    listener::{Admitted, Connections, Listener},
     mail,
     mounts::{self, Mounts},
     node::Node,
@@ -41,6 +40,7 @@ use crate::{
     seats::Seats,
     signals::{self, Signals},
     socket_folder::SocketFolder,
+    starter::Starter,
     status,
     view::{self, Top, View},
 };
@@ -82,39 +82,39 @@ pub fn serve(
     let (first_count, core_count) = (seats.count(), seats.most());
     let admission = Admission::new(config.staging, config.memory, fds, seats);
     let node = Arc::new(node_of(&config, job, admission));
-    let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
+    let admitted: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let mut hall = Hall { node, lists, newcomers, job_fd, fds, key, config };
+    let mut hall = Hall { node, lists, admitted, job_fd, fds, key, config };
 
     let mut first = Seat::new(&hall, 0)?;
-    let launcher = hall.config.launcher.as_ref();
-    let launcher = launcher.and_then(|output| Launcher::watch(output, &first.reactor));
+    let starter = hall.config.starter.as_ref();
+    let starter = starter.and_then(|output| Starter::watch(output, &first.reactor));
     let serves = hall.config.serving.is_some();
     if !serves {
-        first.reach_server(&mut hall, launcher.as_ref(), mask)?;
+        first.reach_server(&mut hall, starter.as_ref(), mask)?;
     }
     // Before anybody can know of this server, and end it.
     let signals = Signals::catch().map_err(Error::setup("signals"))?;
     let serving = first.serve_others(&hall)?;
     if serves {
         // That is this one, which coalesces the files of its own node.
-        first.reach_server(&mut hall, launcher.as_ref(), mask)?;
+        first.reach_server(&mut hall, starter.as_ref(), mask)?;
     }
     let others = Rc::new(Others { hall: hall.clone(), threads: RefCell::default() });
     (1..first_count).try_for_each(|index| others.start(index))?;
     let tops = first.tops(&hall.config);
-    let attendance = Rc::new(Attendance::default());
+    let connections = Rc::new(Connections::default());
     let listener = Rc::new(Listener {
         core: Rc::clone(&first.core),
         reactor: first.reactor.clone(),
-        attendance: Rc::clone(&attendance),
-        newcomers: Arc::clone(&hall.newcomers),
+        connections: Rc::clone(&connections),
+        admitted: Arc::clone(&hall.admitted),
         start_wanted: Box::new({
             let others = Rc::clone(&others);
             move || others.start_wanted()
         }),
         // Whoever starts one by hand chooses its cores, if only by `taskset`.
-        shares_cores: hall.config.cores.is_empty() && hall.config.launcher.is_some(),
+        shares_cores: hall.config.cores.is_empty() && hall.config.starter.is_some(),
     });
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::new(listening)));
@@ -126,9 +126,9 @@ pub fn serve(
     ready(serving.as_ref().map(|(address, _)| address));
     let life = Life {
         core: Rc::clone(&first.core),
-        attendance,
-        is_for_job: hall.config.launcher.is_some(),
-        launcher: Cell::new(launcher),
+        connections,
+        is_for_job: hall.config.starter.is_some(),
+        starter: Cell::new(starter),
         linger: hall.config.linger,
         coalesced: first.coalesced.take(),
         views,
@@ -182,7 +182,7 @@ fn occupy(config: &mut Config) -> Result<(shm::Job, Arc<OwnedFd>, SocketFolder, 
 struct Hall {
     node: Arc<Node>,
     lists: PollLists,
-    newcomers: Arc<[Mailbox<Newcomer>]>,
+    admitted: Arc<[Mailbox<Admitted>]>,
     job_fd: Arc<OwnedFd>,
     /// Descriptors there may be.
     fds: u64,
@@ -332,30 +332,30 @@ impl Seat {
         let mounts = Mounts::new(machine.clone(), server.clone());
         let core = Core::new(index, handle, mounts, Arc::clone(&hall.node), bury);
         core.handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
-        let door = guest::Door {
+        let arrivals = Arrivals {
             core: Rc::clone(&core),
             reactor: reactor.clone(),
-            newcomers: Arc::clone(&hall.newcomers),
+            admitted: Arc::clone(&hall.admitted),
             job_fd: Arc::clone(&hall.job_fd),
         };
-        core.handle.spawn(Class::Latency, door.open());
+        core.handle.spawn(Class::Latency, arrivals.take_in());
         Ok(Self { executor, core, reactor, machine, sockets, server, own, coalesced: None })
     }
 
     /// Waits until a server of remote files is reached; the other executors do without those that
-    /// are not. For a launcher that is gone none is waited for.
+    /// are not. Does not wait if the starter has exited.
     fn reach_server(
         &mut self,
         hall: &mut Hall,
-        launcher: Option<&Launcher>,
+        starter: Option<&Starter>,
         mask: Mode,
     ) -> Result<(), Error> {
         let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_mut()) else {
             return Ok(());
         };
         let forsaken = async {
-            match launcher {
-                Some(launcher) => launcher.gone().await,
+            match starter {
+                Some(starter) => starter.gone().await,
                 None => future::pending().await,
             }
             Err(io::Error::other("nobody waits for it any more"))

@@ -36,7 +36,7 @@ pub struct Config {
     /// A pipe to the `run` that starts the daemon for its job. With one, the daemon ends once every
     /// `run` that attached has gone, and the clients too; or once nobody reads the pipe any more
     /// and none has ever attached. The first signal then does not end it.
-    pub launcher: Option<Arc<OwnedFd>>,
+    pub starter: Option<Arc<OwnedFd>>,
     /// The job's segment, of a [`Standby`](crate::Standby) that listens in `folder`: the daemon
     /// takes both over.
     pub segment: Option<Arc<OwnedFd>>,
@@ -128,7 +128,7 @@ impl Config {
             cores: Vec::new(),
             staging: STAGING,
             memory: 1 << 30,
-            launcher: None,
+            starter: None,
             segment: None,
             linger: LINGER,
             ucx_variables: Vec::new(),

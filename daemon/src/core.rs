@@ -1,6 +1,6 @@
 //! One executor's part of the daemon: its sessions, and what drains their files.
 
-mod doorstep;
+mod board_source;
 
 use std::{
     cell::{Cell, RefCell},
@@ -12,7 +12,7 @@ use std::{
 use executor::{Handle, Idle, Notify};
 use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
-use self::doorstep::Doorstep;
+use self::board_source::BoardSource;
 use crate::{
     drain_queues::DrainQueues,
     file::OpenFile,
@@ -77,8 +77,8 @@ impl<S: SessionStorage> Core<S> {
     ) -> Rc<Self> {
         // Clients are rung for every completion then, and ring for every request.
         let rings_always = handle.idle() == Idle::Interrupt;
-        let doorstep = Doorstep { node: Arc::clone(&node), core: index, rings_always };
-        handle.poll_lists().bind(index, Arc::new(doorstep));
+        let board_source = BoardSource { node: Arc::clone(&node), core: index, rings_always };
+        handle.poll_lists().bind(index, Arc::new(board_source));
         let core = Self {
             index,
             handle,

@@ -102,7 +102,7 @@ impl<S: SessionStorage> Source for Lanes<S> {
         events
     }
 
-    /// New bits on the board are the `Doorstep`'s affair, in `core`.
+    /// New bits on the board are the `BoardSource`'s affair, in `core`.
     fn arm(&mut self) -> Armed {
         let is_busy = !self.ready.is_empty() || self.core.bells.is_late();
         if is_busy { Armed::Busy } else { Armed::Waits }

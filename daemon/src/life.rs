@@ -12,8 +12,8 @@ use coalesce::Coalesced;
 use executor::{Class, first, lock};
 
 use crate::{
-    core::Core, launcher::Launcher, listener::Attendance, mounts::Mounts, node::Mail,
-    signals::Watched, socket, statistics::Loss, status, view::View,
+    core::Core, listener::Connections, mounts::Mounts, node::Mail, signals::Watched, socket,
+    starter::Starter, statistics::Loss, status, view::View,
 };
 
 /// How often a daemon that is to end looks whether the last writer has left its views.
@@ -22,10 +22,10 @@ const VIEWS_LOOKED_AT: Duration = Duration::from_millis(5);
 /// The life of a daemon, as its first executor leads it.
 pub(crate) struct Life {
     pub(crate) core: Rc<Core<Mounts>>,
-    pub(crate) attendance: Rc<Attendance>,
+    pub(crate) connections: Rc<Connections>,
     /// True if it ends with the last that was attached.
     pub(crate) is_for_job: bool,
-    pub(crate) launcher: Cell<Option<Launcher>>,
+    pub(crate) starter: Cell<Option<Starter>>,
     pub(crate) linger: Duration,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
@@ -74,23 +74,23 @@ impl Life {
     }
 
     async fn reason(&self) -> End {
-        let attendance = &self.attendance;
+        let connections = &self.connections;
         let is_left =
-            || self.is_for_job && attendance.was_attached.get() && attendance.runs.get() == 0;
-        let is_told = || !attendance.stoppers.borrow().is_empty();
-        attendance.changed.until(|| is_left() || is_told()).await;
+            || self.is_for_job && connections.was_attached.get() && connections.runs.get() == 0;
+        let is_told = || !connections.stoppers.borrow().is_empty();
+        connections.changed.until(|| is_left() || is_told()).await;
         if is_told() { End::Told } else { End::Unattached }
     }
 
-    /// Waits until the launcher is gone without anybody having attached.
+    /// Waits until the starter is gone without anybody having attached.
     async fn forsaken(&self) -> End {
         let attached = async {
-            self.attendance.changed.until(|| self.attendance.was_attached.get()).await;
+            self.connections.changed.until(|| self.connections.was_attached.get()).await;
             false
         };
-        if let Some(launcher) = self.launcher.take() {
+        if let Some(starter) = self.starter.take() {
             let gone = async {
-                launcher.gone().await;
+                starter.gone().await;
                 true
             };
             if first(attached, gone).await {
@@ -121,7 +121,7 @@ impl Life {
             (loss.unclosed, loss.removed) = (unclosed, removed);
         }
         status::take_sample(node).await;
-        let stoppers = self.attendance.stoppers.take();
+        let stoppers = self.connections.stoppers.take();
         if stoppers.is_empty() {
             return;
         }

@@ -35,9 +35,9 @@ const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 /// Connections that may be greeting at a time; more wait to be accepted.
 const GREETING_COUNT_MAX: usize = 256;
 
-/// A client on its way to its executor.
+/// An admitted client on its way to its executor.
 #[derive(Debug)]
-pub(crate) struct Newcomer {
+pub(crate) struct Admitted {
     pub(crate) id: u32,
     pub(crate) rank: Option<u32>,
     pub(crate) grant: Grant,
@@ -49,7 +49,7 @@ pub(crate) struct Newcomer {
 
 /// Counts of connections.
 #[derive(Debug, Default)]
-pub(crate) struct Attendance {
+pub(crate) struct Connections {
     /// `run` connections there are.
     pub(crate) runs: Cell<usize>,
     /// True if there ever was one.
@@ -63,7 +63,7 @@ pub(crate) struct Attendance {
     greeted: Notify,
 }
 
-impl Attendance {
+impl Connections {
     /// Waits until another connection may greet.
     async fn wait_for_room(&self) {
         self.greeted.until(|| self.greeting.get() < GREETING_COUNT_MAX).await;
@@ -74,8 +74,8 @@ impl Attendance {
 pub(crate) struct Listener {
     pub(crate) core: Rc<Core<Mounts>>,
     pub(crate) reactor: Reactor,
-    pub(crate) attendance: Rc<Attendance>,
-    pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
+    pub(crate) connections: Rc<Connections>,
+    pub(crate) admitted: Arc<[Mailbox<Admitted>]>,
     /// Starts another executor, if it is time to.
     pub(crate) start_wanted: Box<dyn Fn()>,
     /// True if the daemon was started by a rank, and has no cores of its own.
@@ -91,7 +91,7 @@ impl Listener {
         loop {
             news.until(|| watch.take_ready()).await;
             loop {
-                self.attendance.wait_for_room().await;
+                self.connections.wait_for_room().await;
                 match socket::accept_from(&*listening) {
                     Ok(socket) => self.meet(socket),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -105,14 +105,14 @@ impl Listener {
     }
 
     fn meet(self: &Rc<Self>, socket: OwnedFd) {
-        let count = &self.attendance.greeting;
+        let count = &self.connections.greeting;
         count.set(count.get() + 1);
         let this = Rc::clone(self);
         self.core.handle.spawn(Class::Latency, async move {
             let socket = Rc::new(socket);
             let greeting = this.greeting(&socket).await;
-            this.attendance.greeting.set(this.attendance.greeting.get() - 1);
-            this.attendance.greeted.notify_all();
+            this.connections.greeting.set(this.connections.greeting.get() - 1);
+            this.connections.greeted.notify_all();
             match greeting {
                 Ok(greeting) => this.receive(socket, greeting).await,
                 Err(Some(refusal)) => refuse(&*socket, refusal),
@@ -169,9 +169,9 @@ impl Listener {
         let (id, grant) = lock(&node.admission).enter().ok_or(Refusal::Full)?;
         let made = make(socket, process, id, rank, grant);
         match made {
-            Ok(newcomer) => {
-                if let Some(mailbox) = self.newcomers.get(grant.executor) {
-                    mailbox.send(newcomer);
+            Ok(client) => {
+                if let Some(mailbox) = self.admitted.get(grant.executor) {
+                    mailbox.send(client);
                 }
                 Ok(())
             }
@@ -186,10 +186,10 @@ impl Listener {
     /// Holds a `run` connection until its other end goes, and the program that inherited it: some
     /// close every descriptor they find.
     async fn keep(&self, socket: Rc<OwnedFd>) {
-        let attendance = &self.attendance;
-        attendance.runs.set(attendance.runs.get() + 1);
-        attendance.was_attached.set(true);
-        attendance.changed.notify_all();
+        let connections = &self.connections;
+        connections.runs.set(connections.runs.get() + 1);
+        connections.was_attached.set(true);
+        connections.changed.notify_all();
         let has_own_mounts = self.core.node.has_own_mounts.get().is_some();
         if welcome(&*socket, has_own_mounts).is_ok() {
             let news = Notify::new();
@@ -202,8 +202,8 @@ impl Listener {
                 }
             }
         }
-        attendance.runs.set(attendance.runs.get() - 1);
-        attendance.changed.notify_all();
+        connections.runs.set(connections.runs.get() - 1);
+        connections.changed.notify_all();
     }
 
     /// Returns the process that has said that it becomes the program, if it can be watched.
@@ -240,8 +240,8 @@ impl Listener {
             Control::Status => {}
             Control::Drain => drop(self.core.node.ask_all(Mail::DrainAll).await),
             Control::Stop => {
-                self.attendance.stoppers.borrow_mut().push(socket);
-                return self.attendance.changed.notify_all();
+                self.connections.stoppers.borrow_mut().push(socket);
+                return self.connections.changed.notify_all();
             }
         }
         // Whoever asked may have gone without waiting for the answer.
@@ -278,11 +278,11 @@ fn make(
     id: u32,
     rank: Option<u32>,
     grant: Grant,
-) -> io::Result<Newcomer> {
+) -> io::Result<Admitted> {
     let arena_max = usize::try_from(grant.arena_max).map_err(io::Error::other)?;
     let (segment, segment_fd) = Segment::create(arena_max)?;
     let socket = socket.try_clone()?;
-    Ok(Newcomer { id, rank, grant, segment, segment_fd, socket, process })
+    Ok(Admitted { id, rank, grant, segment, segment_fd, socket, process })
 }
 
 /// Answers a greeting that asks for no session.

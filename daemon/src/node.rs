@@ -18,7 +18,7 @@ use shm::{Board, JobShared, Ready};
 
 use crate::{
     admission::{Admission, Grant},
-    memory,
+    machine_memory,
     registry::Registry,
     remote_status::{Listening, RemoteStatus},
     samples::Samples,
@@ -222,7 +222,7 @@ impl Node {
     /// Makes the arena of a session of `client` as long as there is memory for; returns its length,
     /// bytes.
     pub(crate) fn grow(&self, grant: &Cell<Grant>, client: Option<Pid>) -> u64 {
-        let (free, mut grown) = (memory::free(client), grant.get());
+        let (free, mut grown) = (machine_memory::free(client), grant.get());
         lock(&self.admission).grow(&mut grown, free);
         grant.set(grown);
         grown.arena_len

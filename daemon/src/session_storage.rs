@@ -1,5 +1,5 @@
-//! Requests of sessions to their storage beside files and names; some of them only a server's
-//! files need.
+//! Trait [`SessionStorage`]: what sessions ask of their storage beyond [`storage::Storage`]; some
+//! of it only for a server's files.
 
 use std::io;
 

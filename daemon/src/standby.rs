@@ -144,7 +144,7 @@ mod tests {
     use std::{os::unix::net::UnixStream, thread, time::Duration};
 
     use super::*;
-    use crate::{control, socket};
+    use crate::{caller, socket};
 
     #[test]
     fn who_greets_is_waited_for_and_who_only_looks_is_not() {
@@ -154,7 +154,7 @@ mod tests {
         thread::scope(|scope| {
             let waiting = scope.spawn(|| standby.wait(end.as_fd()));
             for _ in 0..10 {
-                assert!(control::is_there(folder.path()));
+                assert!(caller::is_there(folder.path()));
             }
             let caller = socket::connect_to(folder.path(), Duration::from_secs(5));
             let caller = caller.expect("it listens");
@@ -178,7 +178,7 @@ mod tests {
         let segment = standby.segment().try_clone_to_owned().expect("a descriptor");
         let taken = thread::scope(|scope| {
             let watching = scope.spawn(|| {
-                let looks = (0..2000).filter(|_| !control::is_there(folder.path()));
+                let looks = (0..2000).filter(|_| !caller::is_there(folder.path()));
                 looks.count()
             });
             let taken = SocketFolder::take_over(folder.path(), &segment).expect("given");
@@ -186,7 +186,7 @@ mod tests {
             taken
         });
         standby.leave();
-        assert!(control::is_there(folder.path()));
+        assert!(caller::is_there(folder.path()));
         drop(taken);
         assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
     }

@@ -5,7 +5,7 @@
 
 use std::{fs, io, path::Path};
 
-use daemon::control::{self, Control};
+use daemon::caller::{self, Control};
 use serde_json::Value;
 
 use super::{
@@ -101,7 +101,7 @@ impl Job {
 
     /// True unless a run has started the daemon for its own program, or it serves other nodes.
     fn waits_for_programs(&self) -> bool {
-        let answer = control::ask(&self.folder, Control::Status).ok();
+        let answer = caller::ask(&self.folder, Control::Status).ok();
         let status = answer.and_then(|text| serde_json::from_str::<Value>(&text).ok());
         let is_servers = status.is_none_or(|status| status.get("serving").is_some());
         !is_servers && !has_programs(self)
@@ -120,7 +120,7 @@ impl Job {
         if check_private(&self.folder).is_err() {
             return Ok(false);
         }
-        match control::ask(&self.folder, Control::Status) {
+        match caller::ask(&self.folder, Control::Status) {
             Err(why @ daemon::Error::Silent { .. }) => Err(Failure::of_daemon(&why)),
             answer => Ok(answer.is_ok()),
         }
@@ -137,7 +137,7 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn of(job: &Job) -> Self {
-        let answer = control::ask(&job.folder, Control::Status).ok();
+        let answer = caller::ask(&job.folder, Control::Status).ok();
         let status = answer.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         Self { job: job.clone(), status }
     }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use daemon::{control, socket_folder};
+use daemon::{caller, socket_folder};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::{Job, LOCK, PROGRAMS, base::bases, check_private, is_made, locked};
@@ -26,7 +26,7 @@ pub(crate) fn sweep(environment: &Environment) {
 
 /// Clears the folder under the lock that the starter of a daemon holds until it listens.
 fn clear_if_deserted(job: &Job) {
-    let is_deserted = || control::is_deserted(&job.folder) && is_made(&job.folder);
+    let is_deserted = || caller::is_deserted(&job.folder) && is_made(&job.folder);
     if !is_deserted() || check_private(&job.folder).is_err() || !is_of_this_node(job) {
         return;
     }

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use daemon::{Config, control};
+use daemon::{Config, caller};
 use rustix::{
     io::{FdFlags, fcntl_setfd},
     process::{Resource, Rlimit, setrlimit},
@@ -167,7 +167,7 @@ fn descriptors_and_maps_return_when_sessions_end() {
         });
     };
     let session_count = || {
-        let answer = control::ask(dir.path(), control::Control::Status).expect("it serves");
+        let answer = caller::ask(dir.path(), caller::Control::Status).expect("it serves");
         serde_json::from_str::<serde_json::Value>(&answer).expect("JSON")["sessions"].clone()
     };
     let before = held();

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use daemon::{Error, control};
+use daemon::{Error, caller};
 use wire::{FileFlags, Greeting, Refusal, Request, Role, Welcome};
 
 use crate::{
@@ -29,33 +29,33 @@ fn other_versions_are_refused_by_name() {
 
 #[test]
 fn daemon_ends_after_the_last_run_has_left() {
-    let (launcher, output) = rustix::pipe::pipe().expect("a pipe");
-    let daemon = Daemon::with(|config| config.launcher = Some(Arc::new(output)));
-    let first = control::attach(daemon.folder()).expect("it serves");
-    let second = control::attach(daemon.folder()).expect("it serves");
+    let (starter, output) = rustix::pipe::pipe().expect("a pipe");
+    let daemon = Daemon::with(|config| config.starter = Some(Arc::new(output)));
+    let first = caller::attach(daemon.folder()).expect("it serves");
+    let second = caller::attach(daemon.folder()).expect("it serves");
     drop(first);
     assert_eq!(daemon.status()["sessions"], 0);
     drop(second);
     daemon.end();
-    drop(launcher);
+    drop(starter);
 }
 
 #[test]
-fn daemon_outlives_a_launcher_only_once_somebody_is_attached() {
+fn daemon_outlives_its_starter_only_once_somebody_is_attached() {
     let start = || {
-        let (launcher, output) = rustix::pipe::pipe().expect("a pipe");
-        let daemon = Daemon::with(|config| config.launcher = Some(Arc::new(output)));
-        (launcher, daemon)
+        let (starter, output) = rustix::pipe::pipe().expect("a pipe");
+        let daemon = Daemon::with(|config| config.starter = Some(Arc::new(output)));
+        (starter, daemon)
     };
-    let (launcher, daemon) = start();
-    drop(launcher);
+    let (starter, daemon) = start();
+    drop(starter);
     daemon.end();
 
-    let (launcher, daemon) = start();
-    let attached = control::attach(daemon.folder()).expect("it serves");
-    drop(launcher);
+    let (starter, daemon) = start();
+    let attached = caller::attach(daemon.folder()).expect("it serves");
+    drop(starter);
     assert_eq!(daemon.status()["sessions"], 0);
-    assert!(control::attach(daemon.folder()).is_ok());
+    assert!(caller::attach(daemon.folder()).is_ok());
     drop(attached);
     daemon.end();
 }
@@ -66,12 +66,12 @@ fn ended_daemon_leaves_nothing_behind() {
     let folder = daemon.folder().to_owned();
     assert!(folder.join("job").symlink_metadata().is_ok());
     let client = Client::connect(&folder);
-    control::ask(&folder, control::Control::Stop).expect("it serves");
+    caller::ask(&folder, caller::Control::Stop).expect("it serves");
     client.expect_end();
     until("the folder is empty", || {
         std::fs::read_dir(&folder).is_ok_and(|mut d| d.next().is_none())
     });
-    let asked = control::ask(&folder, control::Control::Status);
+    let asked = caller::ask(&folder, caller::Control::Status);
     assert!(matches!(asked, Err(Error::Unreachable { .. })), "{asked:?}");
     daemon.end();
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use daemon::{Choice, Config, Error, Idle, Summary, control};
+use daemon::{Choice, Config, Error, Idle, Summary, caller};
 use tempfile::TempDir;
 
 /// The longest any test waits for one thing.
@@ -45,13 +45,13 @@ impl Daemon {
     }
 
     pub(crate) fn status(&self) -> serde_json::Value {
-        let answer = control::ask(self.folder(), control::Control::Status).expect("it serves");
+        let answer = caller::ask(self.folder(), caller::Control::Status).expect("it serves");
         serde_json::from_str(&answer).expect("JSON")
     }
 
     /// Stops the daemon and returns what it has done.
     pub(crate) fn stop(self) -> Summary {
-        control::ask(self.folder(), control::Control::Stop).expect("it serves");
+        caller::ask(self.folder(), caller::Control::Stop).expect("it serves");
         self.end()
     }
 

@@ -1,4 +1,5 @@
-//! A client that comes to its executor, and the watch over it until it goes.
+//! Clients that the listener has admitted, as they arrive at their executor: each gets its session
+//! and its welcome, and is watched until it goes.
 
 use std::{
     io,
@@ -13,7 +14,7 @@ use wire::{Refusal, VERSION, Welcome};
 
 use crate::{
     core::{Core, Departure},
-    listener::Newcomer,
+    listener::Admitted,
     mounts::Mounts,
     peer::Process,
     registration,
@@ -21,22 +22,22 @@ use crate::{
     socket,
 };
 
-/// Where newcomers come in to one executor.
-pub(crate) struct Door {
+/// The clients that arrive at one executor.
+pub(crate) struct Arrivals {
     pub(crate) core: Rc<Core<Mounts>>,
     pub(crate) reactor: Reactor,
-    pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
+    pub(crate) admitted: Arc<[Mailbox<Admitted>]>,
     pub(crate) job_fd: Arc<OwnedFd>,
 }
 
-impl Door {
-    /// Takes newcomers in for ever.
-    pub(crate) async fn open(self) {
-        let Some(mailbox) = self.newcomers.get(self.core.index) else { return };
+impl Arrivals {
+    /// Welcomes each, for ever.
+    pub(crate) async fn take_in(self) {
+        let Some(mailbox) = self.admitted.get(self.core.index) else { return };
         loop {
-            let newcomer = mailbox.receive().await;
-            let (id, grant) = (newcomer.id, newcomer.grant);
-            if let Err(error) = self.welcome(newcomer) {
+            let client = mailbox.receive().await;
+            let (id, grant) = (client.id, client.grant);
+            if let Err(error) = self.welcome(client) {
                 tracing::warn!("a client could not be welcomed: {error}");
             }
             if self.core.session(id).is_none() {
@@ -47,8 +48,8 @@ impl Door {
     }
 
     /// Makes the session and answers the greeting; from then on the client may ask.
-    fn welcome(&self, newcomer: Newcomer) -> io::Result<()> {
-        let Newcomer { id, rank, grant, segment, segment_fd, socket, process } = newcomer;
+    fn welcome(&self, client: Admitted) -> io::Result<()> {
+        let Admitted { id, rank, grant, segment, segment_fd, socket, process } = client;
         let (socket, process) = (Rc::new(socket), Rc::new(process));
         if self.core.node.is_stopping() {
             // Who comes in before this is sent off with the others.

@@ -1,4 +1,4 @@
-//! An executor's board on its poll list.
+//! An executor's board as a source on the poll lists.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use shm::Board;
 use crate::node::Node;
 
 /// One executor's board on its poll list: any core may look at it, and have its executor woken.
-pub(super) struct Doorstep {
+pub(super) struct BoardSource {
     pub(super) node: Arc<Node>,
     /// Index of the executor.
     pub(super) core: usize,
@@ -16,7 +16,7 @@ pub(super) struct Doorstep {
     pub(super) rings_always: bool,
 }
 
-impl SharedSource for Doorstep {
+impl SharedSource for BoardSource {
     fn is_ready(&self) -> bool {
         self.node.board(self.core).is_some_and(Board::is_ready)
     }

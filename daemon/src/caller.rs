@@ -1,4 +1,5 @@
-//! The callers' side of a daemon's socket: questions, and staying attached.
+//! Calling on a daemon, for processes that are not its clients: questions by its socket, and an
+//! attachment that keeps it alive.
 
 use std::{
     fs, io,

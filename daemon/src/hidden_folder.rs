@@ -1,5 +1,5 @@
-//! Folders whose files are elsewhere: read-only as long as that is so, because what a program past
-//! the library wrote there would be lost.
+//! Folders of this node that a mapping hides: read-only as long as it does, because what a program
+//! past the library wrote there would be lost.
 //!
 //! The right to write is taken off the folder's mode. Root heeds no mode: where there is no view it
 //! gets the folder mounted over itself, read-only. What the mode was is kept in the mode, so that
@@ -33,16 +33,16 @@ const CHANGED: Mode = Mode::SUID;
 /// Says that the group might write.
 const GROUP_WROTE: Mode = Mode::SVTX;
 
-/// A folder whose files are elsewhere. It is as it was once this is dropped.
+/// A local folder below which programs see a server's files. It is as it was once this is dropped.
 #[derive(Debug)]
-pub struct Hidden {
+pub struct HiddenFolder {
     /// Its one true name.
     local: PathBuf,
     /// The folder below whatever is mounted there later. Locked.
     folder: OwnedFd,
 }
 
-impl Hidden {
+impl HiddenFolder {
     /// Takes hold of a folder before its files are elsewhere; what a killed run has left there is
     /// mended. `None`: another job's view is there.
     ///
@@ -118,13 +118,13 @@ impl Hidden {
     }
 }
 
-impl fmt::Display for Hidden {
+impl fmt::Display for HiddenFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.local.display().fmt(f)
     }
 }
 
-impl Drop for Hidden {
+impl Drop for HiddenFolder {
     fn drop(&mut self) {
         let is_last = flock(&self.folder, FlockOperation::NonBlockingLockExclusive);
         // Network file systems lock only what is open to be written exclusively.
@@ -203,24 +203,24 @@ mod tests {
         let before = mode();
         let writes = || std::fs::write(local.join("f"), "").is_ok();
         let can_cover = || {
-            let covered = Hidden::take(&local).expect("ours").expect("no view");
+            let covered = HiddenFolder::take(&local).expect("ours").expect("no view");
             covered.seal().is_ok()
         };
         if !can_cover() {
             return; // Root without the right to mount.
         }
-        let first = Hidden::take(&local).expect("ours").expect("no view");
+        let first = HiddenFolder::take(&local).expect("ours").expect("no view");
         assert!(writes(), "not yet");
         first.seal().expect("ours");
         assert!(!writes());
-        let second = Hidden::take(&local).expect("ours").expect("no view");
+        let second = HiddenFolder::take(&local).expect("ours").expect("no view");
         second.seal().expect("ours");
         drop(first);
         assert!(!writes(), "another run uses it");
         // As if it was killed: the lock is gone, and nothing is restored.
-        let Hidden { folder, .. } = &second;
+        let HiddenFolder { folder, .. } = &second;
         flock(folder, FlockOperation::Unlock).expect("locked");
-        let third = Hidden::take(&local).expect("ours").expect("no view");
+        let third = HiddenFolder::take(&local).expect("ours").expect("no view");
         assert!(writes() && mode() == before, "mended");
         third.seal().expect("ours");
         drop((second, third));

@@ -8,15 +8,15 @@ use std::{os::fd::OwnedFd, rc::Rc};
 use executor::Notify;
 use uring::{Reactor, Watch};
 
-/// The other end of the launcher's pipe.
+/// The other end of the starter's pipe.
 #[derive(Debug)]
-pub(crate) struct Launcher {
+pub(crate) struct Starter {
     watch: Watch,
     news: Notify,
 }
 
-impl Launcher {
-    /// Watches for the launcher's end. `None` when `output` is no pipe, and tells of nobody.
+impl Starter {
+    /// Watches for the starter's end. `None` when `output` is no pipe, and tells of nobody.
     pub(crate) fn watch(output: &OwnedFd, reactor: &Reactor) -> Option<Self> {
         let news = Notify::new();
         let output = Rc::new(output.try_clone().ok()?);
@@ -24,7 +24,7 @@ impl Launcher {
         Some(Self { watch, news })
     }
 
-    /// Waits until the launcher is gone.
+    /// Waits until the starter is gone.
     pub(crate) async fn gone(&self) {
         self.news.until(|| self.watch.take_ready()).await;
     }
