@@ -2,7 +2,7 @@
 //!
 //! A unit is what one look at a log finds, at most [`Log::unit_len`](crate::file::Log::unit_len)
 //! bytes. Where more comes behind it, it ends at a multiple of
-//! [`Log::piece_len`](crate::file::Log::piece_len) in the file, so that a file system gets whole
+//! [`Log::stripe_len`](crate::file::Log::stripe_len) in the file, so that a file system gets whole
 //! blocks and stripes. What one call has appended, if that is no more, is written by one call:
 //! others may append to the file, too. Whoever waits for bytes drains them itself, in its own task
 //! ([`drain_to`]); all else is drained by throughput tasks that take files from a queue, fair by
@@ -124,7 +124,7 @@ pub(crate) fn enqueue_to<S: SessionStorage>(
     enqueue(core, file);
 }
 
-/// Has a file drained in the background, as far as there are whole pieces.
+/// Has a file drained in the background, as far as there are whole stripes.
 pub(crate) fn enqueue<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     let device = file.identity.0;
     if core.drain_queues.borrow_mut().push(device, file.session, file.slot) {
@@ -172,7 +172,7 @@ async fn waited_unit<S: SessionStorage>(
 }
 
 impl<S: SessionStorage> LogClaim<'_, S> {
-    /// Writes the oldest staged bytes and releases them: whole pieces of the file, and all that
+    /// Writes the oldest staged bytes and releases them: whole stripes of the file, and all that
     /// lies before `wanted`. Returns how many.
     async fn unit(&self, _: &Turn<S>, wanted: u64) -> Result<u64, Errno> {
         let Self { core, file, .. } = self;
@@ -195,8 +195,8 @@ impl<S: SessionStorage> LogClaim<'_, S> {
             else return Err(Errno::IO));
         // What a client drains itself ends wherever it does.
         let is_clients = file.shared().is_drained_by_client();
-        let piece_len = if is_clients { 1 } else { file.log().piece_len() };
-        let written = self.write_runs(plan::whole_pieces(runs, piece_len, wanted)).await;
+        let stripe_len = if is_clients { 1 } else { file.log().stripe_len() };
+        let written = self.write_runs(plan::whole_stripes(runs, stripe_len, wanted)).await;
         let was_refused = file.pace.is_refused.replace(written.is_err());
         if let Err(error) = written {
             file.shared().owe(error.raw_os_error().unsigned_abs());

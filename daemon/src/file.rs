@@ -48,10 +48,10 @@ impl Log {
         (self.len / UNITS_OF_LOG).clamp(UNIT_LEN, UNIT_LEN_MAX)
     }
 
-    /// Pieces of the file, bytes: where more comes behind it, a unit ends at a multiple of this. A
-    /// power of two, as what file systems prefer.
-    pub(crate) fn piece_len(self) -> u64 {
-        self.unit_len().min(self.len / PIECES_OF_LOG).max(1)
+    /// Bytes of a stripe of the file: where more comes behind it, a unit ends at a multiple of
+    /// this. A power of two, as what file systems prefer.
+    pub(crate) fn stripe_len(self) -> u64 {
+        self.unit_len().min(self.len / STRIPES_OF_LOG).max(1)
     }
 
     pub(crate) fn overlaps(self, other: Self) -> bool {
@@ -63,11 +63,11 @@ impl Log {
     }
 }
 
-/// A long log is drained by this part of it, and no more than so many bytes.
+/// A unit of a long log is this part of it, and no more than so many bytes.
 const UNITS_OF_LOG: u64 = 16;
 const UNIT_LEN_MAX: u64 = 4 << 20;
-/// A short log is drained by this part of it.
-const PIECES_OF_LOG: u64 = 4;
+/// A stripe is at most this part of a log.
+const STRIPES_OF_LOG: u64 = 4;
 
 /// A stretch of the arena, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -342,8 +342,8 @@ mod tests {
     fn long_log_is_drained_by_longer_units() {
         let unit = |mib: u64| Log { at: 0, len: mib << 20 }.unit_len();
         assert_eq!([1, 4, 16, 64, 1024].map(unit), [256, 256, 1024, 4096, 4096].map(|k| k << 10));
-        let piece = |kib: u64| Log { at: 0, len: kib << 10 }.piece_len();
-        assert_eq!([64, 1024, 16384].map(piece), [16, 256, 1024].map(|k| k << 10));
-        assert_eq!([1, 2, 4, 8].map(|len| Log { at: 0, len }.piece_len()), [1, 1, 1, 2]);
+        let stripe = |kib: u64| Log { at: 0, len: kib << 10 }.stripe_len();
+        assert_eq!([64, 1024, 16384].map(stripe), [16, 256, 1024].map(|k| k << 10));
+        assert_eq!([1, 2, 4, 8].map(|len| Log { at: 0, len }.stripe_len()), [1, 1, 1, 2]);
     }
 }

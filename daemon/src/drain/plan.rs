@@ -72,15 +72,15 @@ pub(super) fn appends(runs: &[Run], log_len: u64) -> Vec<Run> {
     appends
 }
 
-/// The part of `runs` to write now: what lies before log position `wanted`, and whole pieces of
-/// `piece_len` bytes of the file. The last part of one waits for the rest of it, if that is to
+/// The part of `runs` to write now: what lies before log position `wanted`, and whole stripes of
+/// `stripe_len` bytes of the file. The last part of one waits for the rest of it, if that is to
 /// continue it; so `runs` is shortened in place.
-pub(super) fn whole_pieces(runs: &mut [Run], piece_len: u64, wanted: u64) -> &[Run] {
-    debug_assert!(piece_len > 0, "a piece has bytes");
+pub(super) fn whole_stripes(runs: &mut [Run], stripe_len: u64, wanted: u64) -> &[Run] {
+    debug_assert!(stripe_len > 0, "a stripe has bytes");
     let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return runs };
     let (start, end) = (first.start, last.start + last.len);
     let mut file_at = last.file_at.saturating_add(last.len);
-    let cut = end.saturating_sub(file_at % piece_len);
+    let cut = end.saturating_sub(file_at % stripe_len);
     let is_wanted = wanted > cut.max(start) && wanted <= end;
     if last.file_at == APPEND || is_wanted {
         return runs;
@@ -177,16 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_ends_with_a_piece_where_more_comes_behind_it() {
+    fn unit_ends_with_a_stripe_where_more_comes_behind_it() {
         // Three runs of one stretch of the file, from 50 to 350, in the log from 0 to 300.
         let stretch = runs(&[(50, 100), (150, 100), (250, 100)]);
         for (wanted, expected) in [(0, 250), (250, 250), (251, 300), (300, 300), (900, 250)] {
             let mut runs = stretch.clone();
-            let found = whole_pieces(&mut runs, 100, wanted);
+            let found = whole_stripes(&mut runs, 100, wanted);
             assert_eq!(len_of(found), expected, "{wanted}");
             assert!(found.iter().all(|run| run.len > 0), "{found:?}");
         }
-        // A piece that is not whole waits, unless it is wanted; what is apart from it does not.
+        // A stripe that is not whole waits, unless it is wanted; what is apart from it does not.
         for (extents, wanted, expected) in [
             (&[(10, 20), (30, 20)][..], 0, 0),
             (&[(10, 20), (30, 20)], 1, 40),
@@ -194,7 +194,7 @@ mod tests {
             (&[(0, 150), (150, 20), (170, 10)], 0, 100),
             (&[(u64::MAX, 50)], 0, 50),
         ] {
-            let found = len_of(whole_pieces(&mut runs(extents), 100, wanted));
+            let found = len_of(whole_stripes(&mut runs(extents), 100, wanted));
             assert_eq!(found, expected, "{extents:?} {wanted}");
         }
     }

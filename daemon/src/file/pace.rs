@@ -46,7 +46,7 @@ impl<S: Storage> OpenFile<S> {
             return false;
         }
         let staged = self.staged();
-        staged != 0 && staged >= self.log().piece_len()
+        staged != 0 && staged >= self.log().stripe_len()
     }
 
     /// True if the background shall drain another unit.
