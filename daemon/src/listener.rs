@@ -13,7 +13,7 @@ use std::{
 };
 
 use executor::{Class, Mailbox, Notify, first, lock};
-use remote::Unaccepted;
+use remote::AcceptBackoff;
 use rustix::process::geteuid;
 use storage::segment::Segment;
 use uring::{Peer, Reactor, Watch, peer_process};
@@ -87,7 +87,7 @@ impl Listener {
     pub(crate) async fn listen(self: Rc<Self>, listening: Rc<OwnedFd>) {
         let news = Notify::new();
         let Ok(watch) = self.reactor.watch(Rc::clone(&listening), &news) else { return };
-        let unaccepted = Unaccepted::new(&self.core.handle);
+        let backoff = AcceptBackoff::new(&self.core.handle);
         loop {
             news.until(|| watch.take_ready()).await;
             loop {
@@ -96,7 +96,7 @@ impl Listener {
                     Ok(socket) => self.meet(socket),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => {
-                        unaccepted.pause_after(&error).await;
+                        backoff.pause_after(&error).await;
                         break;
                     }
                 }

@@ -17,11 +17,11 @@ extern crate invariant;
 
 mod client;
 mod line;
+mod log_throttle;
 mod ranges;
 mod server;
 #[cfg(test)]
 mod simulation;
-mod throttle;
 
 pub use self::{
     client::{
@@ -36,6 +36,7 @@ pub use self::{
         key::Key,
         workers::Workers,
     },
+    log_throttle::AcceptBackoff,
     server::{
         boot::Boot,
         connections::Server,
@@ -44,5 +45,4 @@ pub use self::{
         service::Service,
         traffic::Traffic,
     },
-    throttle::Unaccepted,
 };

@@ -13,7 +13,6 @@ extern crate std;
 #[macro_use]
 mod named;
 
-mod again;
 mod answer;
 mod counter;
 mod entry;
@@ -22,6 +21,7 @@ mod envelope;
 #[cfg(feature = "frames")]
 mod frame;
 mod greeting;
+mod lease;
 mod listing;
 mod lock;
 mod mode;
@@ -29,10 +29,10 @@ mod payload;
 mod phase;
 mod place;
 mod record;
+mod replay;
 mod request;
 mod sample;
 mod times;
-mod uses;
 mod whence;
 mod words;
 
@@ -50,6 +50,7 @@ pub use frame::{
 pub use greeting::{
     Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
 };
+pub use lease::Uses;
 pub use listing::{Listed, Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use mode::NewMode;
@@ -60,7 +61,6 @@ pub use record::{CreateFlags, Record};
 pub use request::{Kind, PathPair, Replay, Request, Subject};
 pub use sample::is_sampled;
 pub use times::Times;
-pub use uses::Uses;
 pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every

@@ -7,7 +7,7 @@ mod field;
 use self::field::{EntryPart, Field};
 use crate::{
     entry::{Entry, Invalid},
-    uses::Uses,
+    lease::Uses,
 };
 
 /// Two paths one after the other in the lane's buffer, lengths in bytes.

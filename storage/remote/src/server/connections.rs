@@ -46,7 +46,7 @@ use crate::{
         key::Key,
         workers::Workers,
     },
-    throttle::{Throttle, Unaccepted},
+    log_throttle::{AcceptBackoff, LogThrottle},
 };
 
 /// Of the [`REQUESTS`] of a client, how many may move more than [`INLINE_LEN_MAX`] bytes. Half of
@@ -83,7 +83,7 @@ pub struct Server<S: Locking> {
     traffic: Arc<Traffic>,
     greetings: ConnectionLimit,
     /// For saying that somebody is refused.
-    refusals: Throttle,
+    refusals: LogThrottle,
     /// Of those that are greeting.
     lobby: Room,
     room: Room,
@@ -94,7 +94,7 @@ impl<S: Locking> Server<S> {
     pub fn new(service: Rc<Service<S>>, key: Key, boot: Boot) -> Rc<Self> {
         let connections = ConnectionLimit::new(CONNECTIONS_MAX, IDLE_MIN);
         let greetings = ConnectionLimit::new(GREETING_COUNT_MAX, Duration::ZERO);
-        let (lobby, refusals) = (Room::new(GREETING_COUNT_MAX), Throttle::default());
+        let (lobby, refusals) = (Room::new(GREETING_COUNT_MAX), LogThrottle::default());
         let room = Room::in_turns(ROOM, &service.handle);
         let traffic = Arc::default();
         Rc::new(Self { service, key, boot, connections, traffic, greetings, refusals, lobby, room })
@@ -107,7 +107,7 @@ impl<S: Locking> Server<S> {
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
     pub async fn listen(self: Rc<Self>, mut listener: Listener, workers: Option<Workers>) {
-        let unaccepted = Unaccepted::new(&self.service.handle);
+        let backoff = AcceptBackoff::new(&self.service.handle);
         loop {
             match listener.accept().await {
                 Ok(stream) => {
@@ -121,7 +121,7 @@ impl<S: Locking> Server<S> {
                     let (receiver, sender) = line::halves(stream, workers.clone());
                     self.meet(receiver, sender);
                 }
-                Err(error) => unaccepted.pause_after(&error).await,
+                Err(error) => backoff.pause_after(&error).await,
             }
         }
     }

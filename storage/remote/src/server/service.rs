@@ -39,7 +39,7 @@ use super::{
     locks::{Locks, Unlocks},
     received::{Asked, Received},
 };
-use crate::{line::channel::bytes_of, throttle::Throttle};
+use crate::{line::channel::bytes_of, log_throttle::LogThrottle};
 
 /// Sessions that a server has at a time, on a connection or waiting for one.
 pub(crate) const CLIENTS_MAX: usize = 1024;
@@ -62,7 +62,7 @@ pub struct Service<S: Locking> {
     /// Descriptors for files that clients have open, and for their locks.
     descriptors: usize,
     /// For saying that a client is turned away.
-    throttle: Throttle,
+    throttle: LogThrottle,
     /// Files that are being appended to.
     appending: RefCell<HashSet<Identity>>,
     appended: Notify,
@@ -161,7 +161,7 @@ impl<S: Locking> Service<S> {
             descriptors: usize::try_from(limit / 2).unwrap_or(usize::MAX),
             shelf,
             sessions: RefCell::default(),
-            throttle: Throttle::default(),
+            throttle: LogThrottle::default(),
             appending: RefCell::default(),
             appended: Notify::new(),
         }))

@@ -3,7 +3,7 @@
 use super::PathPair;
 use crate::{
     entry::{Entry, join, split},
-    uses::Uses,
+    lease::Uses,
     words::{narrow, signed, unsigned},
 };
 

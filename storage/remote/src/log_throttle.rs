@@ -1,6 +1,8 @@
-//! Lines of the log that whoever causes them could cause as often as he likes; among them those of
-//! connections that cannot be accepted, as by a process without a descriptor left. The reason may
-//! stay for long, and each try fails with it: the tries have pauses.
+//! Bounds on lines of the log that peers can cause at will: one a minute.
+//!
+//! Among these lines are those about connections that cannot be accepted, as by a process without a
+//! descriptor left. Its reason may last, and each try fails with it: so a listener pauses before it
+//! tries again.
 
 use std::{cell::Cell, io, time::Duration};
 
@@ -9,14 +11,14 @@ use executor::{Handle, Instant};
 /// Between two lines.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Lets one line through each minute.
+/// Lets one line of the log through each minute.
 #[derive(Debug, Default)]
-pub(crate) struct Throttle {
+pub(crate) struct LogThrottle {
     said_at: Cell<Option<Instant>>,
     unsaid: Cell<u64>,
 }
 
-impl Throttle {
+impl LogThrottle {
     /// True if the line is to be written; [`unsaid`](Self::unsaid) then tells how many were not.
     pub(crate) fn admits(&self, now: Instant) -> bool {
         let admits = self.said_at.get().is_none_or(|at| now >= at + PERIOD);
@@ -39,15 +41,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Back-off of a listener for connections that cannot be accepted.
 #[derive(Debug)]
-pub struct Unaccepted {
+pub struct AcceptBackoff {
     handle: Handle,
-    throttle: Throttle,
+    throttle: LogThrottle,
 }
 
-impl Unaccepted {
+impl AcceptBackoff {
     /// That of a listener that has met none yet.
     pub fn new(handle: &Handle) -> Self {
-        Self { handle: handle.clone(), throttle: Throttle::default() }
+        Self { handle: handle.clone(), throttle: LogThrottle::default() }
     }
 
     /// Returns when the next try may be made.
