@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
-use executor::{Armed, Seldom, Source};
+use executor::{Armed, Periodic, Source};
 use shm::{LANES, SESSIONS_MAX};
 
 use crate::{core::Core, pace, requests, session_storage::SessionStorage};
@@ -24,12 +24,12 @@ pub(crate) struct Lanes<S: SessionStorage> {
     ready: VecDeque<(u32, usize)>,
     /// Which lanes of each session those are, as bits: a client may raise its own without end.
     queued: Vec<u64>,
-    look: Seldom,
+    look: Periodic,
 }
 
 impl<S: SessionStorage> Lanes<S> {
     pub(crate) fn new(core: Rc<Core<S>>) -> Self {
-        let look = Seldom::new(&core.handle, LOOK_EVERY);
+        let look = Periodic::new(&core.handle, LOOK_EVERY);
         Self { core, ready: VecDeque::new(), queued: vec![0; SESSIONS_MAX], look }
     }
 

@@ -5,7 +5,7 @@
 
 use std::{io, os::fd::AsFd as _, rc::Rc, time::Duration};
 
-use executor::{Armed, Class, Instant, Seldom, Source};
+use executor::{Armed, Class, Instant, Periodic, Source};
 use fuse::{IN_HEADER_LEN, Operation, Request, WRITE_HEADER_LEN};
 use rustix::io::Errno;
 use storage::verdict::errno;
@@ -23,7 +23,7 @@ pub(super) struct Device {
     view: Rc<View>,
     /// Where the next request's data will be; `None` while every buffer has data.
     data: Option<Buffer>,
-    look: Seldom,
+    look: Periodic,
     /// When a request came last.
     came_at: Option<Instant>,
     last_look: Look,
@@ -45,7 +45,7 @@ enum Look {
 
 impl Device {
     pub(super) fn new(view: Rc<View>, heeded: Heeded) -> Self {
-        let look = Seldom::new(&view.core.handle, LOOK_EVERY);
+        let look = Periodic::new(&view.core.handle, LOOK_EVERY);
         let (data, came_at) = (None, None);
         Self {
             view,

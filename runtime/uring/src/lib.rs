@@ -14,15 +14,15 @@
 
 mod batch;
 mod crowd;
-mod direct;
 mod engine;
 mod engines;
 mod entry;
 mod file;
-mod foreign;
+mod foreign_fd;
 mod inline;
 mod lock;
 mod long;
+mod long_write;
 mod memory;
 mod message;
 mod mounts;
@@ -47,7 +47,7 @@ mod ways;
 
 pub use engines::{Choice, Counters, Engines};
 pub use file::{File, note_elsewhere};
-pub use foreign::Foreign;
+pub use foreign_fd::ForeignFd;
 pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};

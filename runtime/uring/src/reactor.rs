@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Armed, Handle, Notify, Seldom, Source};
+use executor::{Armed, Handle, Notify, Periodic, Source};
 
 use crate::parker::Events;
 
@@ -54,7 +54,7 @@ impl Reactor {
     pub fn new(handle: &Handle, events: Events) -> Self {
         let (watches, next_key) = (RefCell::default(), Cell::new(0));
         let reactor = Self(Rc::new(Inner { events, watches, next_key }));
-        let look = Seldom::new(handle, LOOK_EVERY);
+        let look = Periodic::new(handle, LOOK_EVERY);
         handle.add_source(Box::new(Descriptors { reactor: reactor.clone(), look }));
         reactor
     }
@@ -138,7 +138,7 @@ impl Drop for Watch {
 /// The poll list's view of the descriptors.
 struct Descriptors {
     reactor: Reactor,
-    look: Seldom,
+    look: Periodic,
 }
 
 impl Source for Descriptors {

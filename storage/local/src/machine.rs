@@ -3,7 +3,7 @@
 use std::{io, os::fd::OwnedFd, rc::Rc};
 
 use rustix::io::Errno;
-use uring::{Buffers, Engines, Foreign};
+use uring::{Buffers, Engines, ForeignFd};
 use wire::{FoundLock, Status};
 
 use crate::{
@@ -52,8 +52,8 @@ impl Machine {
     }
 
     /// Takes care of descriptors that somebody else has opened.
-    pub fn all_foreign(&self, fds: Vec<OwnedFd>) -> Vec<Foreign> {
-        fds.into_iter().map(|fd| Foreign::new(&self.engines, fd)).collect()
+    pub fn all_foreign(&self, fds: Vec<OwnedFd>) -> Vec<ForeignFd> {
+        fds.into_iter().map(|fd| ForeignFd::new(&self.engines, fd)).collect()
     }
 
     /// Device and inode of a file that a client handed over; `None`: it is no regular one.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::net::sockopt::set_socket_linger;
-use uring::{Choice, Foreign};
+use uring::{Choice, ForeignFd};
 
 use crate::support::Core;
 
@@ -30,7 +30,7 @@ fn whoever_drops_a_socket_that_lingers_does_not_wait_for_it() {
     assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     let begin = Instant::now();
 
-    drop(Foreign::new(&core.engines, socket.into()));
+    drop(ForeignFd::new(&core.engines, socket.into()));
     core.turn_a_while();
 
     assert_eq!(core.engines.counters().threads, 1);

@@ -12,12 +12,12 @@ use crate::{engines::Engines, file::File};
 ///
 /// To close it may take for ever: a socket lingers, a file system in user space does not answer. So
 /// an engine thread does that, some time after this is dropped.
-pub struct Foreign {
+pub struct ForeignFd {
     fd: Arc<OwnedFd>,
     engines: Engines,
 }
 
-impl Foreign {
+impl ForeignFd {
     /// Takes care of `fd`.
     #[must_use]
     pub fn new(engines: &Engines, fd: OwnedFd) -> Self {
@@ -34,7 +34,7 @@ impl Foreign {
     }
 }
 
-impl Drop for Foreign {
+impl Drop for ForeignFd {
     fn drop(&mut self) {
         if Arc::strong_count(&self.fd) == 1 {
             let fd = Arc::clone(&self.fd);
@@ -46,14 +46,14 @@ impl Drop for Foreign {
     }
 }
 
-impl AsFd for Foreign {
+impl AsFd for ForeignFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl fmt::Debug for Foreign {
+impl fmt::Debug for ForeignFd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Foreign").field(&self.fd).finish()
+        f.debug_tuple("ForeignFd").field(&self.fd).finish()
     }
 }

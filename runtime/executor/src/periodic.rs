@@ -10,14 +10,14 @@ const TURNS: u32 = 32;
 
 /// Says when a time has passed again.
 #[derive(Debug)]
-pub struct Seldom {
+pub struct Periodic {
     handle: Handle,
     period: Duration,
     last: Instant,
     turns: u32,
 }
 
-impl Seldom {
+impl Periodic {
     /// A time that begins now.
     pub fn new(handle: &Handle, period: Duration) -> Self {
         Self { handle: handle.clone(), period, last: handle.now(), turns: 0 }
