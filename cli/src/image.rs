@@ -1,4 +1,5 @@
-//! An ELF file as the dynamic loader and the kernel see it, read without running it.
+//! The image of a program: an ELF file as the dynamic loader and the kernel see it, read without
+//! running it.
 
 mod instructions;
 

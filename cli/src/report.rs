@@ -1,4 +1,5 @@
-//! Report on a job: a few lines for people, and one line of JSON for scripts.
+//! The summary of a job: a few lines for people, and one line of JSON for scripts (`--stats`); and
+//! warnings, counts, and ages in words. The page of `--report` is in `profile`.
 
 use std::{
     collections::BTreeMap,

@@ -16,6 +16,20 @@
 //! A client may be wrong or hostile. Entries and messages are copies before they are looked at,
 //! every slot, length, and range in them is checked against the session's own record, and payload
 //! is only ever handed to the kernel. The worst a client can do is lose its session.
+//!
+//! # Modules
+//!
+//! - *Start and end:* `assembly`, `config`, `error`, `standby`, `starter`, `life`, `signals`,
+//!   `node` and `mail` (what executors share), `core` (one executor's part), `seats` (how many
+//!   there are), `affinity`, `machine_memory`.
+//! - *Who comes:* `socket_folder`, `socket`, `listener`, `admission`, `arrivals` (at an executor),
+//!   `peer`, `session`, `burial` (its end); `caller` is the other end, for those that only ask.
+//! - *Requests:* `lanes`, `requests`, `name_requests`, `readahead`, `locks`, `settle`, `mounts`,
+//!   `session_storage`.
+//! - *Files:* `registration`, `registry` (inodes, whoever has them open), `file`, `pace`,
+//!   `drain_queues`, `drain`.
+//! - *Folders:* `view`, `hidden_folder` (what a mapping hides).
+//! - *Figures:* `statistics`, `samples` (counters over time), `trace`, `status`, `remote_status`.
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -9,6 +9,20 @@
 //! No heap, no thread, no `std`: a wrapper may run inside a signal handler. Everything that libc
 //! would ask of the kernel is asked by [`kernel`], so no wrapper is entered from another one by way
 //! of libc. libc itself is called where a function has state of its own there (stdio, `fork`).
+//!
+//! # Modules
+//!
+//! - *The library:* `start` (makes the client), `process_client` (which calls go to it),
+//!   `interpose`, `symbols` and `elf` (which functions are replaced), `kernel` (system calls past
+//!   libc), `by_number` (`syscall`), `pointers`, `argument`, `bits`, `errno`.
+//! - *Open files:* `open`, `data`, `vector`, `position`, `sync` (size, too), `descriptor`, `stat`,
+//!   `attributes`, `map`, `copy`, `lock`, `ioctl`, `terminal`, `poll`, `message`, `asynchronous`,
+//!   `ring`, `temporary`, `queue` (for libkakehi), `other_descriptors` (sockets and the like).
+//! - *Names:* `names`, `path_attributes`, `extended`, `folders`, `name_handles`, `settle`.
+//! - *Streams:* `stdio`, `cookie` (those of the client), `plain_streams` (those of libc), `fread`,
+//!   `print`, `glibc`, `inside_libc`.
+//! - *Processes:* `process`, `vfork`, `clone`, `execl`, `environment`, `signals`, `limit`,
+//!   `confine` (sandboxes).
 #![no_std]
 
 mod argument;

@@ -6,6 +6,28 @@
 //!
 //! It uses no heap, no thread, and no libc, so that its methods may run inside a signal handler, a
 //! forked child, or a program's last destructor.
+//!
+//! # Modules
+//!
+//! - *The process:* `client` (its state), `config`, `host` (calls that the preload library brings),
+//!   `attention` (when descriptors are examined), `sight` and `mount_namespace` (what names mean to
+//!   the daemon), `limit` (`ulimit -f`), `umask`, `clock`, `proc`.
+//! - *Open files:* `table` (by descriptor), `file` (the record of one), `state` (who has it open),
+//!   `writes` (their mode), `locked_file` (one in this thread's hands), `cursor` (its position),
+//!   `owed` (errors to be told), `unexamined`, `marks` (mapped, locked), `locks` (may there be
+//!   any), `open`, `detach`.
+//! - *Writes:* `write`, `write_kernel`, `buffers`, `eligibility` and `costs` (what is staged),
+//!   `log`, `staging` (logs in use, and their lengths), `o_direct`, `block` (where no log has
+//!   room), `position` (offset, size, durability).
+//! - *Reads:* `read`, `window` (read ahead by the daemon), `neighbours` (small files read ahead).
+//! - *The daemon:* `sessions` and `connect` (how one is got), `connection`, `socket` (numbers of
+//!   the client's own descriptors), `descriptor_messages`, `job` (memory of the whole job), `slot`,
+//!   `slots`, `arena`, `arena_growth`, `memory` (lent to the program), `ask`, `queue`, `patience`.
+//! - *Names:* `paths`, `rooms` (memory for them), `resolve`, `rules`, `names`, `rename_errors`,
+//!   `fd_names` (below `/proc/self/fd`).
+//! - *Files that only a daemon or server opens:* `delegate`, `remote`, `remote_attributes`,
+//!   `remote_locks`, `flags`, `by_view`, `bundle`, `at_rest`.
+//! - *Records for reports and traces:* `watch` (counts), `watch_records`, `recorder`.
 #![expect(missing_debug_implementations, reason = "a process has one, which is large")]
 #![forbid(unsafe_code)]
 #![no_std]

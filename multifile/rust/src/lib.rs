@@ -1,6 +1,17 @@
 //! Multifiles: the data of many tasks in a few physical files, laid out as SIONlib lays it out.
 //!
 //! The bytes are described in `docs/reference/format.md`; the tests cite its rules.
+//!
+//! # Modules
+//!
+//! - *Format:* `header`, `layout`, `blocks`, `keyval`, `mark`, `sums`, `codec`, `name`, `journal`,
+//!   `catalogue` (names of files).
+//! - *Writing:* `plan` and `packing` (what will be where), `writer`, `task_writer`, `output`,
+//!   `repeats` (writes that the journal leaves out), `finish`, `growing` (tasks added meanwhile).
+//! - *Reading:* `physical`, `reader`, `cursor`, `backing` (what the stored bytes can vouch for).
+//! - *Repair:* `repair`, `estimate` (without a journal), `whole` (is there nothing to repair).
+//! - *By many ranks:* `parallel`, `group`.
+//! - *Both ends:* `storage`, `error`.
 
 #![forbid(unsafe_code)]
 

@@ -10,6 +10,18 @@
 //!
 //! Sockets: [`Sockets`] listens and connects, a [`Stream`] moves bytes; see there for what keeps a
 //! peer that always sends from starving the rest.
+//!
+//! # Modules
+//!
+//! - *Choice:* `engines`, `slow` (devices), `ways` (through the page cache or past it), `long` and
+//!   `long_write` (streams that go past it).
+//! - *Engines:* `engine` (their interface), `ring`, `threads`, `inline`, `plain` (system calls).
+//! - *Within a ring:* `set_up`, `batch` (when the kernel is entered), `run` (operations merged into
+//!   one), `span` (which may be merged), `entry`, `vectors`.
+//! - *Operations:* `operation`, `transfer` (its future), `waiting`, `memory`, `pool`, `file`,
+//!   `foreign_fd`, `lock`, `message`, `mounts`, `umask`.
+//! - *The executor's thread:* `parker`, `reactor`, `crowd`, `slice`.
+//! - *Sockets:* `net`.
 #![expect(missing_debug_implementations, reason = "what tasks share leads round in circles")]
 
 mod batch;
