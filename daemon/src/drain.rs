@@ -14,11 +14,11 @@
 //!
 //! A log is released in its own order, and only what the kernel has. What the kernel refuses stays
 //! staged: the client is owed the error, the background leaves the file alone but for a try every
-//! 50 ticks, and whoever asks for the bytes has them tried again. So nothing
-//! younger of a file lands before an error is told, and a full disk that gets room loses nothing.
-//! Refused bytes are given up by closing, and where somebody else has the file open, too. A unit
-//! that is not released is written again by whoever takes over, to the same place; for bytes that
-//! go to the end of the file, the size from which an append starts is recorded before it.
+//! 50 ticks, and whoever asks for the bytes has them tried again. So nothing younger of a file
+//! lands before an error is told, and a full disk that gets room loses nothing. Refused bytes are
+//! given up by closing, and where somebody else has the file open, too. A unit that is not released
+//! is written again by whoever takes over, to the same place; for bytes that go to the end of the
+//! file, the size from which an append starts is recorded before it.
 
 mod claim;
 mod plan;

@@ -1,11 +1,11 @@
 //! How many transfers are under way at a server; what would be more stays in its lane.
 //!
 //! A server grants so many requests. Each transfer that is taken beyond those would be a task that
-//! waits, and of a crowd's thousands none is in the cache any more when its turn comes. So every
-//! transfer to a server needs a permit. One that gets none waits in line, and *blocks* its lane:
-//! what comes next there is not read. When its turn has come it has permits for a batch, and what
-//! is behind it in the lane is served with it, out of memory that lies together. The lane then goes
-//! to the end of the line.
+//! waits, and of thousands none is in the cache any more when its turn comes. So every transfer to
+//! a server needs a permit. One that gets none waits in line, and *blocks* its lane: what comes
+//! next there is not read. When its turn has come it has permits for a batch, and what is behind it
+//! in the lane is served with it, out of memory that lies together. The lane then goes to the end
+//! of the line.
 //!
 //! Whatever else a client asks for needs no permit, but waits behind a transfer of its own lane.
 //! That is none of another thread's, and who waits for several requests of a lane waits for them in

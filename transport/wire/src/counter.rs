@@ -86,7 +86,7 @@ impl Counter {
             Self::BytesWritten => 1,
             Self::BytesRead => 2,
             Self::BytesStaged => 3,
-            // The fourth is retired.
+            // Word 4 is retired.
             Self::Unviewed => 5,
             Self::ErrorsUnreported => 6,
             Self::BytesUndelegated(reason) => FIRST_REASON + reason as usize,
