@@ -26,7 +26,6 @@ use crate::{
     Config, Error, Given, Summary, Viewing,
     admission::{Admission, raise_limit},
     arrivals::Arrivals,
-    burial::bury,
     config::{CORES_MAX, Serving},
     core::Core,
     lanes::Lanes,
@@ -35,6 +34,7 @@ use crate::{
     mail,
     mounts::{self, Mounts},
     node::Node,
+    reap::reap,
     remote_status::{Listening, RemoteStatus},
     samples::Samples,
     seats::Seats,
@@ -84,52 +84,52 @@ pub fn serve(
     let node = Arc::new(node_of(&config, job, admission));
     let admitted: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let mut hall = Hall { node, lists, admitted, job_fd, fds, key, config };
+    let mut base = Base { node, lists, admitted, job_fd, fds, key, config };
 
-    let mut first = Seat::new(&hall, 0)?;
-    let starter = hall.config.starter.as_ref();
+    let mut first = Part::new(&base, 0)?;
+    let starter = base.config.starter.as_ref();
     let starter = starter.and_then(|output| Starter::watch(output, &first.reactor));
-    let serves = hall.config.serving.is_some();
+    let serves = base.config.serving.is_some();
     if !serves {
-        first.reach_server(&mut hall, starter.as_ref(), mask)?;
+        first.reach_server(&mut base, starter.as_ref(), mask)?;
     }
     // Before anybody can know of this server, and end it.
     let signals = Signals::catch().map_err(Error::setup("signals"))?;
-    let serving = first.serve_others(&hall)?;
+    let serving = first.serve_others(&base)?;
     if serves {
         // That is this one, which coalesces the files of its own node.
-        first.reach_server(&mut hall, starter.as_ref(), mask)?;
+        first.reach_server(&mut base, starter.as_ref(), mask)?;
     }
-    let others = Rc::new(Others { hall: hall.clone(), threads: RefCell::default() });
+    let others = Rc::new(Others { base: base.clone(), threads: RefCell::default() });
     (1..first_count).try_for_each(|index| others.start(index))?;
-    let tops = first.tops(&hall.config);
+    let tops = first.tops(&base.config);
     let connections = Rc::new(Connections::default());
     let listener = Rc::new(Listener {
         core: Rc::clone(&first.core),
         reactor: first.reactor.clone(),
         connections: Rc::clone(&connections),
-        admitted: Arc::clone(&hall.admitted),
+        admitted: Arc::clone(&base.admitted),
         start_wanted: Box::new({
             let others = Rc::clone(&others);
             move || others.start_wanted()
         }),
         // Whoever starts one by hand chooses its cores, if only by `taskset`.
-        shares_cores: hall.config.cores.is_empty() && hall.config.starter.is_some(),
+        shares_cores: base.config.cores.is_empty() && base.config.starter.is_some(),
     });
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::new(listening)));
     handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
-    let views = first.mount_views(&hall.config, tops)?;
+    let views = first.mount_views(&base.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
     umask(Mode::empty());
-    hall.node.shared().served.store(1, Ordering::Release);
+    base.node.shared().served.store(1, Ordering::Release);
     ready(serving.as_ref().map(|(address, _)| address));
     let life = Life {
         core: Rc::clone(&first.core),
         connections,
-        is_for_job: hall.config.starter.is_some(),
+        is_for_job: base.config.starter.is_some(),
         starter: Cell::new(starter),
-        linger: hall.config.linger,
+        linger: base.config.linger,
         coalesced: first.coalesced.take(),
         views,
         loss: RefCell::default(),
@@ -138,8 +138,8 @@ pub fn serve(
     let loss = first.executor.run_until(life.live(&watched));
     drop(serving);
     others.join();
-    let summary = loss.told_in(status::summary(&hall.node));
-    let has_files = hall.node.session_count() > 0 || first.server.is_some() || serves;
+    let summary = loss.told_in(status::summary(&base.node));
+    let has_files = base.node.session_count() > 0 || first.server.is_some() || serves;
     drop(place);
     Ok((summary, if has_files { Box::new(()) } else { Box::new(first) }))
 }
@@ -179,7 +179,7 @@ fn occupy(config: &mut Config) -> Result<(shm::Job, Arc<OwnedFd>, SocketFolder, 
 
 /// The common parts of every executor of a daemon.
 #[derive(Clone)]
-struct Hall {
+struct Base {
     node: Arc<Node>,
     lists: PollLists,
     admitted: Arc<[Mailbox<Admitted>]>,
@@ -193,7 +193,7 @@ struct Hall {
 
 /// The executors but the first, each on a thread.
 struct Others {
-    hall: Hall,
+    base: Base,
     threads: RefCell<Vec<thread::JoinHandle<()>>>,
 }
 
@@ -217,32 +217,32 @@ impl Others {
     /// Starts the next executor, if it is time to, and waits for nothing: it gets sessions once it
     /// runs.
     fn start_wanted(&self) {
-        let Some(index) = lock(&self.hall.node.admission).seats().wanted() else { return };
+        let Some(index) = lock(&self.base.node.admission).seats().wanted() else { return };
         if self.threads.borrow().len() >= index {
             return; // It is about to run.
         }
-        let spawned = self.spawn(index, |hall, made| match made {
-            Ok(()) => hall.node.add_core(),
-            Err(error) => hall.stop_growing(&error),
+        let spawned = self.spawn(index, |base, made| match made {
+            Ok(()) => base.node.add_core(),
+            Err(error) => base.stop_growing(&error),
         });
         if let Err(error) = spawned {
-            self.hall.stop_growing(&error);
+            self.base.stop_growing(&error);
         }
     }
 
     fn spawn(
         &self,
         index: usize,
-        begins: impl FnOnce(&Hall, Result<(), Error>) + Send + 'static,
+        begins: impl FnOnce(&Base, Result<(), Error>) + Send + 'static,
     ) -> Result<(), Error> {
-        let hall = self.hall.clone();
-        let run = move || match Seat::new(&hall, index) {
-            Ok(mut seat) => {
-                begins(&hall, Ok(()));
-                let mail = mail::read(Rc::clone(&seat.core));
-                seat.executor.run_until(mail);
+        let base = self.base.clone();
+        let run = move || match Part::new(&base, index) {
+            Ok(mut part) => {
+                begins(&base, Ok(()));
+                let mail = mail::read(Rc::clone(&part.core));
+                part.executor.run_until(mail);
             }
-            Err(error) => begins(&hall, Err(error)),
+            Err(error) => begins(&base, Err(error)),
         };
         let spawned = thread::Builder::new().name(format!("kakehi-core-{index}")).spawn(run);
         let thread = spawned.map_err(Error::setup("an executor's thread"))?;
@@ -251,7 +251,7 @@ impl Others {
     }
 }
 
-impl Hall {
+impl Base {
     /// Those executors that run serve everybody.
     fn stop_growing(&self, why: &Error) {
         tracing::warn!("one executor less than there might be: {why}");
@@ -293,7 +293,7 @@ impl Hall {
 }
 
 /// One executor with its part of the daemon.
-struct Seat {
+struct Part {
     executor: Executor,
     core: Rc<Core<Mounts>>,
     reactor: Reactor,
@@ -305,10 +305,10 @@ struct Seat {
     coalesced: Option<Coalesced>,
 }
 
-impl Seat {
+impl Part {
     /// Sets up executor `index` on the calling thread.
-    fn new(hall: &Hall, index: usize) -> Result<Self, Error> {
-        let config = &hall.config;
+    fn new(base: &Base, index: usize) -> Result<Self, Error> {
+        let config = &base.config;
         if let Some(cpu) = config.cores.get(index) {
             crate::affinity::pin(*cpu).map_err(Error::unusable(Given::Core(*cpu)))?;
         }
@@ -318,7 +318,7 @@ impl Seat {
         let (idle, quiet, parker) = (config.idle, config.quiet, events.parker());
         let bounds = executor::Config { idle, quiet, ..executor::Config::default() };
         let clock = Rc::new(SystemClock);
-        let executor = Executor::join(clock, Box::new(parker), bounds, &hall.lists, index);
+        let executor = Executor::join(clock, Box::new(parker), bounds, &base.lists, index);
         let handle = executor.handle();
         let engines = Engines::new(&handle, config.engine, THREADS_PER_CORE, &events);
         if let Some(why) = engines.why_no_ring().filter(|_| index == 0) {
@@ -328,15 +328,15 @@ impl Seat {
         let reactor = Reactor::new(&handle, events);
         let machine = Machine::new(engines);
         let own = Own::default();
-        let server = hall.server(&handle, &reactor, &sockets, &own)?;
+        let server = base.server(&handle, &reactor, &sockets, &own)?;
         let mounts = Mounts::new(machine.clone(), server.clone());
-        let core = Core::new(index, handle, mounts, Arc::clone(&hall.node), bury);
+        let core = Core::new(index, handle, mounts, Arc::clone(&base.node), reap);
         core.handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
         let arrivals = Arrivals {
             core: Rc::clone(&core),
             reactor: reactor.clone(),
-            admitted: Arc::clone(&hall.admitted),
-            job_fd: Arc::clone(&hall.job_fd),
+            admitted: Arc::clone(&base.admitted),
+            job_fd: Arc::clone(&base.job_fd),
         };
         core.handle.spawn(Class::Latency, arrivals.take_in());
         Ok(Self { executor, core, reactor, machine, sockets, server, own, coalesced: None })
@@ -346,11 +346,11 @@ impl Seat {
     /// are not. Does not wait if the starter has exited.
     fn reach_server(
         &mut self,
-        hall: &mut Hall,
+        base: &mut Base,
         starter: Option<&Starter>,
         mask: Mode,
     ) -> Result<(), Error> {
-        let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_mut()) else {
+        let Some((server, remote)) = self.server.as_ref().zip(base.config.remote.as_mut()) else {
             return Ok(());
         };
         let forsaken = async {
@@ -436,8 +436,8 @@ impl Seat {
 
     /// Listens for daemons elsewhere, if that is asked for. The address is withdrawn with the
     /// result.
-    fn serve_others(&mut self, hall: &Hall) -> Result<Option<(Address, Published)>, Error> {
-        let Some(serving) = &hall.config.serving else { return Ok(None) };
+    fn serve_others(&mut self, base: &Base) -> Result<Option<(Address, Published)>, Error> {
+        let Some(serving) = &base.config.serving else { return Ok(None) };
         let root = Given::Root(serving.root.clone());
         let place = Scope::below(&serving.root).map_err(Error::unusable(root.clone()))?;
         Published::check(serving.address_folder.as_deref())
@@ -447,7 +447,7 @@ impl Seat {
         let workers = match carrier {
             Carrier::Stream => None,
             Carrier::Ucx => {
-                let workers = Workers::new(handle, &self.reactor, &hall.config.ucx_variables);
+                let workers = Workers::new(handle, &self.reactor, &base.config.ucx_variables);
                 let workers = workers.map_err(Error::Ucx)?.for_server();
                 Some(workers.map_err(Error::setup("a UCX worker"))?)
             }
@@ -457,23 +457,23 @@ impl Seat {
         let listener = listening.map_err(Error::unusable(listen))?;
         let address = Address { place: listener.address().clone(), carrier: *carrier };
         let mut files = self.coalesced(serving, self.machine.at(place))?;
-        if hall.config.own().is_some() {
-            files = files.taking_in(&hall.node.clients, &self.core.handle);
+        if base.config.own().is_some() {
+            files = files.taking_in(&base.node.clients, &self.core.handle);
             self.coalesced = Some(files.clone());
         }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
         // Last: a server that cannot serve leaves nothing behind.
-        let (key, folder) = records(serving, hall.config.own().is_none())?;
+        let (key, folder) = records(serving, base.config.own().is_none())?;
         let handle = &self.core.handle;
-        let service = Service::recording_in(folder, handle.clone(), files, hall.fds);
+        let service = Service::recording_in(folder, handle.clone(), files, base.fds);
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
-        if hall.config.own().is_some() {
+        if base.config.own().is_some() {
             self.own.set(&service);
         }
         let server = Server::new(service, key, boot);
         let listening = Listening { address: address.to_string(), traffic: server.traffic() };
-        hall.node.listening.set(listening).ok(); // The first executor's, of which there is one.
+        base.node.listening.set(listening).ok(); // The first executor's, of which there is one.
         handle.spawn(Class::Latency, server.listen(listener, workers));
         let published = Published::write(&address, serving.address_folder.as_deref());
         let given = Given::address_folder(serving);

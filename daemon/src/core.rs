@@ -37,11 +37,11 @@ pub(crate) struct Core<S: SessionStorage> {
     /// Files the tick looks at.
     pub(crate) active: RefCell<Vec<Rc<OpenFile<S>>>>,
     pub(crate) is_ticking: Cell<bool>,
-    bury: Bury<S>,
+    reap: Reap<S>,
 }
 
-/// Begins the last rites of a session that takes no request any more.
-pub(crate) type Bury<S> = fn(&Rc<Core<S>>, Rc<Session<S>>);
+/// Begins to reap a session that takes no request any more.
+pub(crate) type Reap<S> = fn(&Rc<Core<S>>, Rc<Session<S>>);
 
 /// Why a session ends.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl<S: SessionStorage> Core<S> {
         handle: Handle,
         storage: S,
         node: Arc<Node>,
-        bury: Bury<S>,
+        reap: Reap<S>,
     ) -> Rc<Self> {
         // Clients are rung for every completion then, and ring for every request.
         let rings_always = handle.idle() == Idle::Interrupt;
@@ -90,7 +90,7 @@ impl<S: SessionStorage> Core<S> {
             drain_queues: RefCell::default(),
             active: RefCell::default(),
             is_ticking: Cell::new(false),
-            bury,
+            reap,
         };
         if let (true, Some(board)) = (rings_always, core.board()) {
             board.parked.always();
@@ -150,7 +150,7 @@ impl<S: SessionStorage> Core<S> {
             _ => tracing::warn!(session = session.id, "session ended: {departure}"),
         }
         if let Some(session) = self.session(session.id) {
-            (self.bury)(self, session);
+            (self.reap)(self, session);
         }
     }
 

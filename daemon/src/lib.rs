@@ -23,7 +23,7 @@
 //!   `node` and `mail` (what executors share), `core` (one executor's part), `seats` (how many
 //!   there are), `affinity`, `machine_memory`.
 //! - *Who comes:* `socket_folder`, `socket`, `listener`, `admission`, `arrivals` (at an executor),
-//!   `peer`, `session`, `burial` (its end); `caller` is the other end, for those that only ask.
+//!   `peer`, `session`, `reap` (its end); `caller` is the other end, for those that only ask.
 //! - *Requests:* `lanes`, `requests`, `name_requests`, `readahead`, `locks`, `settle`, `mounts`,
 //!   `session_storage`.
 //! - *Files:* `registration`, `registry` (inodes, whoever has them open), `file`, `pace`,
@@ -39,7 +39,6 @@ mod admission;
 mod affinity;
 mod arrivals;
 mod assembly;
-mod burial;
 pub mod caller;
 mod config;
 mod core;
@@ -60,6 +59,7 @@ mod node;
 mod pace;
 mod peer;
 mod readahead;
+mod reap;
 mod registration;
 mod registry;
 mod remote_status;

@@ -85,9 +85,9 @@ async fn has_ended_since<S: SessionStorage>(
     session: &Session<S>,
     ended: u64,
 ) -> bool {
-    let all_buried = async { drop(core.node.ask_all(Mail::Bury).await) };
+    let all_reaped = async { drop(core.node.ask_all(Mail::Reap).await) };
     // A session that ends waits for its requests, which must not wait for it, or for one like it.
-    first(all_buried, session.news.until(|| session.is_ending())).await;
+    first(all_reaped, session.news.until(|| session.is_ending())).await;
     core.node.lockers_ended() != ended
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn read<S: SessionStorage>(core: Rc<Core<S>>) {
                 hear_all(&core);
                 done.send(());
             }
-            Mail::Bury(done) => answer(&handle, done, async move { bury_lockers(&core).await }),
+            Mail::Reap(done) => answer(&handle, done, async move { reap_lockers(&core).await }),
             Mail::Close(done) => {
                 close(&core);
                 done.send(());
@@ -73,7 +73,7 @@ fn hear_all<S: SessionStorage>(core: &Rc<Core<S>>) {
 }
 
 /// Ends the sessions of clients that are gone and had locks; on return they have none.
-async fn bury_lockers<S: SessionStorage>(core: &Rc<Core<S>>) {
+async fn reap_lockers<S: SessionStorage>(core: &Rc<Core<S>>) {
     let mut ending = core.sessions();
     ending.retain(|session| session.has_locks.get());
     for session in ending.iter().filter(|session| session.peer.is_gone()) {

@@ -74,7 +74,7 @@ pub(crate) enum Mail {
     /// Read every control socket.
     Hear(Reply<()>),
     /// End the sessions of clients that are gone and had locks.
-    Bury(Reply<()>),
+    Reap(Reply<()>),
     /// Tell every client that the daemon goes away.
     Close(Reply<()>),
     /// Everything is drained: end the session at the server.

@@ -33,11 +33,11 @@ use self::{
 };
 use crate::{
     admission::Admission,
-    burial::bury,
     core::{Core, Departure},
     lanes::Lanes,
     mail,
     node::Node,
+    reap::reap,
     registration,
     seats::Seats,
     session::Session,
@@ -101,7 +101,7 @@ impl Simulation {
                 let permits = (rng.u32(0..3) > 0).then(|| Credits::new(rng.u64(1..=8)));
                 let disk = Rc::clone(&disk);
                 let storage = SimStorage { disk, handle: handle.clone(), permits };
-                let core = Core::new(index, handle.clone(), storage, Arc::clone(&node), bury);
+                let core = Core::new(index, handle.clone(), storage, Arc::clone(&node), reap);
                 handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
                 handle.spawn(Class::Latency, mail::read(Rc::clone(&core)));
                 cores.push(core);

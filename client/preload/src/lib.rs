@@ -1,8 +1,8 @@
 //! `libkakehi_preload.so`: stands between an unmodified program and libc's file functions.
 //!
-//! Each function does what libc's does, and asks the [`Client`] first where a file of ours may be
-//! meant. Where nothing is delegated (no `KAKEHI_SOCKET`, or `KAKEHI_DISABLE=1`), each is a plain
-//! system call.
+//! Each function does what libc's does, and asks the [`Client`](client::Client) first where a file
+//! of ours may be meant. Where nothing is delegated (no `KAKEHI_SOCKET`, or `KAKEHI_DISABLE=1`),
+//! each is a plain system call.
 //!
 //! # Rules
 //!

@@ -16,7 +16,7 @@ use super::{
     client::{Wire, WireEnd},
     disk::{Disk, Open, SimStorage},
 };
-use crate::{burial::bury, core::Core, lanes::Lanes, node::Node, registration, session::Session};
+use crate::{core::Core, lanes::Lanes, node::Node, reap::reap, registration, session::Session};
 
 /// A lane whose turn has come gets a quarter.
 const PERMITS: usize = 8;
@@ -75,7 +75,7 @@ fn daemon(clock: Rc<SimClock>, permits: Credits) -> (Executor, Rc<Core<SimStorag
     let disk = Rc::new(Disk { files: RefCell::default(), rng, locks, fault_odds: 0 });
     let handle = executor.handle();
     let storage = SimStorage { disk, handle: handle.clone(), permits: Some(permits) };
-    let core = Core::new(0, handle, storage, node, bury);
+    let core = Core::new(0, handle, storage, node, reap);
     (executor, core)
 }
 

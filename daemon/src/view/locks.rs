@@ -120,7 +120,7 @@ impl View {
             return done;
         }
         // Whoever has it may have ended.
-        self.core.node.ask_all(Mail::Bury).await;
+        self.core.node.ask_all(Mail::Reap).await;
         if self.core.node.lockers_ended() == ended {
             return done;
         }

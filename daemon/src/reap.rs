@@ -6,13 +6,13 @@ use executor::Class;
 
 use crate::{core::Core, drain, registration, session::Session, session_storage::SessionStorage};
 
-/// Begins the last rites of a session that takes no request any more.
-pub(crate) fn bury<S: SessionStorage>(core: &Rc<Core<S>>, session: Rc<Session<S>>) {
-    core.handle.spawn(Class::Latency, last_rites(Rc::clone(core), session));
+/// Begins to reap a session that takes no request any more.
+pub(crate) fn reap<S: SessionStorage>(core: &Rc<Core<S>>, session: Rc<Session<S>>) {
+    core.handle.spawn(Class::Latency, drain_and_release(Rc::clone(core), session));
 }
 
-/// The last rites of a session.
-async fn last_rites<S: SessionStorage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
+/// Drains a session and gives back its grants.
+async fn drain_and_release<S: SessionStorage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
     debug_assert!(session.is_ending(), "session {} takes no requests", session.id);
     // A file that was handed over is drained, even if nothing has been heard of it yet.
     registration::hear(&core, &session);
