@@ -92,9 +92,14 @@ impl Spent {
 
     /// Begins a write; true if it is to be timed.
     pub(crate) fn is_due(&mut self) -> bool {
-        let before = self.untimed;
-        self.untimed = before.saturating_sub(1);
-        before == 0
+        !self.leave()
+    }
+
+    /// Begins a write that is not to be timed; false if the next one is.
+    fn leave(&mut self) -> bool {
+        let left = self.untimed.checked_sub(1);
+        self.untimed = left.unwrap_or(0);
+        left.is_some()
     }
 
     /// Learns what a timed write took; returns the time of all that it stands for.
@@ -167,6 +172,13 @@ impl OpenFile {
     /// served, or a write may have it served.
     pub(crate) fn may_be_staged(&self) -> bool {
         self.access.writable || self.state.link().is_some()
+    }
+
+    /// Begins a small write that the kernel has before staging begins, if this is the file `id` and
+    /// the write need not be timed. It is one of few that follow one that was.
+    pub(crate) fn leaves_untimed(&mut self, id: FileId) -> bool {
+        let may = self.is_open_as(id) && self.access.writable && self.owed == Owed::Nothing;
+        may && matches!(self.state, State::Fresh) && self.spent.leave()
     }
 
     /// Returns the link and log for a small write at the position, if this is the file `id` and
@@ -307,7 +319,8 @@ mod tests {
             for _ in 0..5 {
                 assert!(spent.is_due());
                 assert_eq!(spent.add(time), time * count);
-                assert!((1..count).all(|_| !spent.is_due()), "{ns}");
+                assert!((1..count).all(|_| spent.leave()), "{ns}");
+                assert!(!spent.leave(), "{ns}");
             }
             assert_eq!(spent.time, time * count * 5);
         }
