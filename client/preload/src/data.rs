@@ -4,7 +4,7 @@
 //! to the kernel at once, where waiting (for a pipe, a terminal) can be cancelled as in libc. A
 //! call that the client serves ends a cancelled thread before it begins.
 
-use client::Client;
+use client::{Client, Timed};
 use libc::{c_int, c_void, off_t, size_t, ssize_t};
 
 use crate::{
@@ -48,7 +48,9 @@ interpose! {
 /// As `read(2)`.
 pub(crate) fn read_into(fd: c_int, mut buffer: Buffer<'_>) -> Outcome {
     if let Some(client) = unexamined(fd) {
-        return count_read(client, fd, ask_read(fd, &mut buffer));
+        let timed = client.transfer_begins(fd);
+        let read = count_read(client, fd, ask_read(fd, &mut buffer));
+        return learn(timed, read, Client::learn_read);
     }
     if let Some(read) = read_warm(fd, &mut buffer, None) {
         return read;
@@ -86,7 +88,11 @@ pub(crate) fn write_from(fd: c_int, data: Data<'_>) -> Outcome {
 fn write_otherwise(fd: c_int, data: Data<'_>) -> Outcome {
     match target(fd, Client::leave_write) {
         Some(client) => client.write(fd, data.slice()?).map(returned),
-        None => count_written(fd, ask_blocking!(SYS_write, fd, data.at(), data.len())),
+        None => {
+            let timed = client().and_then(|client| client.transfer_begins(fd));
+            let wrote = count_written(fd, ask_blocking!(SYS_write, fd, data.at(), data.len()));
+            learn(timed, wrote, Client::learn_write)
+        }
     }
 }
 
@@ -94,7 +100,11 @@ fn write_otherwise(fd: c_int, data: Data<'_>) -> Outcome {
 #[inline]
 fn read_into_at(fd: c_int, mut buffer: Buffer<'_>, at: off_t) -> Outcome {
     match unexamined(fd) {
-        Some(client) => count_read(client, fd, ask_read_at(fd, &mut buffer, at)),
+        Some(client) => {
+            let timed = client.transfer_begins(fd);
+            let read = count_read(client, fd, ask_read_at(fd, &mut buffer, at));
+            learn(timed, read, Client::learn_read)
+        }
         None => read_examined_at(fd, buffer, at),
     }
 }
@@ -184,6 +194,21 @@ pub(crate) fn count_read(client: &'static Client, fd: c_int, outcome: Outcome) -
 pub(crate) fn count_written(fd: c_int, outcome: Outcome) -> Outcome {
     if let (Ok(Ok(len)), Some(client)) = (outcome.map(usize::try_from), client()) {
         client.count_unexamined_write(fd, len);
+    }
+    outcome
+}
+
+/// Has the job learn from a call, if it was timed.
+#[inline]
+fn learn(
+    timed: Option<Timed>,
+    outcome: Outcome,
+    learn: fn(&'static Client, Timed, usize),
+) -> Outcome {
+    if let Some(timed) = timed {
+        if let (Ok(Ok(len)), Some(client)) = (outcome.map(usize::try_from), client()) {
+            learn(client, timed, len);
+        }
     }
     outcome
 }

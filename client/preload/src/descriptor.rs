@@ -59,13 +59,24 @@ pub(crate) fn close_number(fd: c_int) -> Outcome {
         return ask_blocking!(SYS_close, fd);
     };
     if client.close_unexamined(fd) {
-        return ask!(SYS_close, fd);
+        return ask_close(client, fd);
     }
     if client.is_own(fd) {
         return Err(Errno::BADF);
     }
     let owed = client.close(fd);
-    ask!(SYS_close, fd).and_then(|closed| owed.map(|()| closed))
+    ask_close(client, fd).and_then(|closed| owed.map(|()| closed))
+}
+
+/// Has the kernel close a number; some closes are timed.
+#[inline]
+fn ask_close(client: &'static Client, fd: c_int) -> Outcome {
+    let timed = client.close_begins(fd);
+    let closed = ask!(SYS_close, fd);
+    if let Some(timed) = timed {
+        client.learn_close(timed);
+    }
+    closed
 }
 
 /// As `dup(2)`.

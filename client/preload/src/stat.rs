@@ -142,8 +142,12 @@ fn settled(
     ask: impl Fn() -> Outcome,
     file: impl FnOnce() -> (u64, u64),
 ) -> Outcome {
+    let timed = client.stat_begins();
     let first = ask()?;
     let (device, inode) = file();
+    if let Some(timed) = timed {
+        client.learn_stat(timed, device);
+    }
     if client.settle(device, inode) { ask() } else { Ok(first) }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     host::Host,
     locks::Locks,
     marks::Marks,
+    sampler::Sampler,
     sessions::Sessions,
     sight::OwnSight,
     socket::OwnNumber,
@@ -59,6 +60,8 @@ pub struct Client {
     pub(crate) has_knocked: AtomicBool,
     /// Counts for a report.
     pub(crate) watch: Watch<FILES_MAX>,
+    /// Chooses the calls that are timed for the job's table of costs.
+    pub(crate) sampler: Sampler,
     /// Counted while there is no session, or of files that have none to do with it.
     counters: [AtomicU64; COUNTER_COUNT],
 }
@@ -89,6 +92,7 @@ impl Client {
             job: Once::new(),
             has_knocked: AtomicBool::new(false),
             watch: Watch::new(),
+            sampler: Sampler::new(),
             counters: [const { AtomicU64::new(0) }; COUNTER_COUNT],
         }
     }

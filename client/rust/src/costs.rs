@@ -1,9 +1,14 @@
-//! Costs of the file systems of this process, and their consequence for large writes.
+//! Costs of the file systems of this process, and their consequences for writes.
+//!
+//! A file is handed over once its small writes have taken as long as that costs: what the client
+//! and the daemon do, and one more close of its descriptor, which may ask a server.
 //!
 //! A large write is staged where its file system is slower than to copy the bytes, so that the
 //! program goes on at the speed of memory and the daemon drains beside it. Elsewhere it passes.
 
 use core::time::Duration;
+
+use shm::{CallKind, Costs};
 
 use crate::{
     client::Client, clock::nanoseconds, locked_file::Locked, staging::LARGE_SHARE, writes::Writes,
@@ -17,6 +22,9 @@ const SLOW_KIB_NS: u64 = 8_000;
 const SLOW_KIB_OF_BURST_NS: u64 = 3_000;
 /// A KiB that takes less ends staging even where there is room, ns.
 const FAST_KIB_NS: u64 = 1_000;
+/// No close is taken to last longer: it may have been learned of files with much that was dirty,
+/// which the daemon's close would only write earlier.
+const CLOSE_MAX: Duration = Duration::from_millis(2);
 /// A log from this length on holds a burst.
 const BURST_LEN: u64 = 64 << 20;
 
@@ -30,6 +38,13 @@ impl Client {
         }
     }
 
+    /// The job's table, if this process has mapped it.
+    pub(crate) fn costs(&'static self) -> Option<&'static Costs> {
+        let mapped = self.job.get().and_then(Option::as_ref);
+        let job = mapped.or_else(|| self.connected().map(|connection| &connection.job));
+        job.map(|job| &job.shared().costs)
+    }
+
     /// Time that a KiB takes to the file system of `device`, ns.
     fn kib_ns(&'static self, device: u64) -> Option<u64> {
         self.job().and_then(|job| job.shared().costs.of(device)?.kib_ns)
@@ -37,6 +52,17 @@ impl Client {
 }
 
 impl Locked {
+    /// True if the file's small writes have taken as long as handing it over costs: `stage_after`,
+    /// and the close of the daemon's descriptor, which the program's close waits for.
+    pub(crate) fn repays_hand_over(&self, stage_after: Duration) -> bool {
+        let spent = self.spent.time;
+        let close = || {
+            let ns = self.client.costs().and_then(|costs| costs.call(self.device, CallKind::Close));
+            Duration::from_nanos(ns.unwrap_or(0)).min(CLOSE_MAX)
+        };
+        spent >= stage_after && (stage_after.is_zero() || spent - stage_after >= close())
+    }
+
     /// True if a large write is staged all the same. What is appended by one call others see in one
     /// piece, which a log does not promise of much; a log that is too short for two such writes
     /// would only be waited for. Once begun it goes on while there is room, as a direct write waits

@@ -88,8 +88,8 @@ impl Locked {
         let stage_after = config.stage_after;
         // One large write costs more than the hand-over.
         let is_large = self.writes == Writes::Large;
-        let is_repaid =
-            is_large || self.spent.time >= stage_after && self.client.repays_session(stage_after);
+        let is_repaid = is_large
+            || self.repays_hand_over(stage_after) && self.client.repays_session(stage_after);
         // Nobody waits while the daemon starts, but who wants all staged.
         let has_daemon = || self.client.ask_for_daemon(stage_after, is_large);
         if is_repaid && (stage_after.is_zero() || has_daemon()) {

@@ -27,7 +27,8 @@
 //!   `fd_names` (below `/proc/self/fd`).
 //! - *Files that only a daemon or server opens:* `delegate`, `remote`, `remote_attributes`,
 //!   `remote_locks`, `flags`, `by_view`, `bundle`, `at_rest`.
-//! - *Records for reports and traces:* `watch` (counts), `watch_records`, `recorder`.
+//! - *Records for reports and traces:* `watch` (counts), `watch_records`, `recorder`, `sampler` and
+//!   `timed` (calls that are timed for the job's costs).
 #![expect(missing_debug_implementations, reason = "a process has one, which is large")]
 #![forbid(unsafe_code)]
 #![no_std]
@@ -88,6 +89,7 @@ mod rename_errors;
 mod resolve;
 mod rooms;
 mod rules;
+mod sampler;
 mod sessions;
 mod sight;
 mod slot;
@@ -96,6 +98,7 @@ mod socket;
 mod staging;
 mod state;
 mod table;
+mod timed;
 mod umask;
 mod unexamined;
 mod watch;
@@ -117,5 +120,6 @@ pub use queue::{Queue, Transfer};
 pub use remote_locks::LockRange;
 pub use rooms::{Path, Room};
 pub use rustix::{io::Errno, process::Pid};
+pub use sampler::Timed;
 pub use shm::{alone_while, thread};
 pub use wire::{FileSystem, FoundLock, LockKind, LockOwner, Reason, Times};

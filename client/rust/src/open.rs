@@ -98,10 +98,16 @@ impl Client {
             }
             return opened;
         }
+        let is_file = matches!(policy, Some(Policy::Hybrid | Policy::Delegate | Policy::Pass));
+        let timed = if is_file { self.sampler.open_begins() } else { None };
         let fd = self.host.open(dir, path, flags.bits(), mode.bits())?;
+        let sample = timed.map(|timed| timed.open_sample(flags));
         match policy {
             Some(policy) => {
                 self.opened(fd, flags, policy);
+                if let Some(sample) = sample {
+                    self.learn_opened(fd, sample);
+                }
                 self.sweep();
             }
             None => self.forget(fd),

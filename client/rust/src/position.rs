@@ -5,6 +5,7 @@ use rustix::{
     fs::{self, SeekFrom},
     io::{self, Errno},
 };
+use shm::CallKind;
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use crate::{
@@ -116,8 +117,13 @@ impl Client {
             file.drained()?;
         }
         let Some(link) = file.state.daemons_link() else {
+            let (device, timed) = (file.device, self.sampler.sync_begins());
             drop(file);
-            return self.kernel_sync(fd, data_only);
+            let synced = self.kernel_sync(fd, data_only);
+            if let Some(timed) = timed {
+                self.learn_on(timed, device, CallKind::Sync, 0);
+            }
+            return synced;
         };
         let slot = link.slot;
         let request =

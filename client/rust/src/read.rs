@@ -14,6 +14,7 @@ use crate::{
     cursor::AT_END,
     file::FileEntry,
     locked_file::Locked,
+    sampler::times_read,
     staging,
     table::{Entry, FileId},
     watch::add,
@@ -78,7 +79,8 @@ impl Client {
         let Entry::File(id) = self.table.get(fd) else { return None };
         let entry = self.files.get(id)?;
         let streak = entry.streak.load(Ordering::Relaxed);
-        if entry.cursor.is_clients() || asks(streak) {
+        let read_len = entry.read_len.load(Ordering::Relaxed);
+        if entry.cursor.is_clients() || asks(streak) || times_read(read_len, buffer.len()) {
             return None;
         }
         entry.streak.store(next(streak), Ordering::Relaxed);
@@ -216,7 +218,12 @@ impl Client {
         } else {
             entry.streak.store(next(streak), Ordering::Relaxed);
         }
-        self.kernel_read(fd, buffers, at)
+        let timed = self.read_begins(entry, wanted);
+        let read = self.kernel_read(fd, buffers, at);
+        if let (Some(timed), Ok(len)) = (timed, read) {
+            self.learn_read_of(entry, timed, len);
+        }
+        read
     }
 
     /// Looks at the first and the last byte of a range.

@@ -120,7 +120,11 @@ impl Client {
         if !is_plain || is_kernels(path.to_bytes()) || !self.may_stay_unexamined() {
             return None;
         }
+        let timed = self.sampler.open_begins();
         let opened = self.host.open(dir, path, bits, mode);
+        if let Some(timed) = timed {
+            self.open_ends(opened, flags, timed);
+        }
         if let Ok(fd) = opened {
             if !self.keep_unexamined(fd) {
                 self.opened(fd, flags, Policy::Hybrid);

@@ -1,12 +1,12 @@
-//! Costs of writes on each mounted file system, as all processes of a job have found.
+//! Costs of calls on each mounted file system, as all processes of a job have found.
 //!
-//! Writers tell how long a write took, and look before they decide whether to stage. An
-//! estimate follows the median: the least of the first samples, then a step up or down with each
-//! one. A thread that lost its core in a call moves it no more than any other.
+//! Whoever makes a call times it now and then and tells how long it took, and whoever has to decide
+//! looks here. An estimate follows the median: the least of the first samples, then a step up or
+//! down with each one. A thread that lost its core in a call moves it no more than any other.
 //!
 //! # Trust
 //!
-//! Any value may stand here. A wrong one makes writes slower, and never wrong.
+//! Any value may stand here. A wrong one makes calls slower, and never wrong.
 //!
 //! # Memory ordering
 //!
@@ -17,7 +17,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// File systems that are told apart; of more nothing is known.
 const FILE_SYSTEMS: usize = 16;
-/// Writes from this length on say what a byte costs; shorter ones what a call does.
+/// Transfers from this length on say what a byte costs; shorter ones what a call does.
 const LONG: u64 = 64 << 10;
 /// Samples from which on an estimate counts.
 const SAMPLES: u64 = 4;
@@ -25,6 +25,58 @@ const SAMPLES: u64 = 4;
 const STEP: u64 = 8;
 /// Marks a device's place as taken, whatever its number.
 const TAKEN: u64 = 1 << 63;
+
+/// A kind of call whose cost is learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// A write of less than 64 KiB.
+    Write,
+    /// A read of less than 64 KiB.
+    Read,
+    /// An open of a file that is there.
+    Open,
+    /// An open with `O_CREAT`.
+    Create,
+    /// The close of a descriptor that was opened on its own.
+    Close,
+    /// `fsync` or `fdatasync`.
+    Sync,
+    /// The status of a name that is there.
+    Stat,
+}
+
+impl CallKind {
+    /// All, in the order of the table.
+    pub const ALL: [Self; 7] =
+        [Self::Write, Self::Read, Self::Open, Self::Create, Self::Close, Self::Sync, Self::Stat];
+
+    /// Its name, for people and scripts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Open => "open",
+            Self::Create => "create",
+            Self::Close => "close",
+            Self::Sync => "sync",
+            Self::Stat => "stat",
+        }
+    }
+}
+
+/// A call that was timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Its kind.
+    pub kind: CallKind,
+    /// Bytes that it moved.
+    pub len: u64,
+    /// Its time.
+    pub ns: u64,
+    /// Calls that it stands for.
+    pub calls: u64,
+}
 
 /// The shared table.
 #[derive(Debug, Default)]
@@ -37,10 +89,18 @@ pub struct Costs {
 #[repr(C)]
 struct System {
     device: AtomicU64,
-    /// Of a call that writes little, ns.
-    call: Estimate,
-    /// Of a KiB of long writes, ns.
-    kib: Estimate,
+    /// Of a KiB of long writes, and of long reads, ns.
+    kibs: [Estimate; 2],
+    calls: [Calls; CallKind::ALL.len()],
+}
+
+/// Calls of a kind.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Calls {
+    /// Of one, ns.
+    cost: Estimate,
+    count: AtomicU64,
 }
 
 /// An estimate in the lower half, and its number of samples in the upper.
@@ -57,24 +117,76 @@ pub struct Cost {
     pub call_ns: Option<u64>,
     /// Time of a KiB of a long write, ns.
     pub kib_ns: Option<u64>,
+    /// Time of a KiB of a long read, ns.
+    pub read_kib_ns: Option<u64>,
+    calls: [(Option<u64>, u64); CallKind::ALL.len()],
+}
+
+impl Cost {
+    /// Time of a call, ns.
+    #[must_use]
+    pub fn of(&self, kind: CallKind) -> Option<u64> {
+        self.calls.get(kind as usize)?.0
+    }
+
+    /// Calls of this kind that were made, about, but for transfers. Those that are timed stand for
+    /// others.
+    #[must_use]
+    pub fn count(&self, kind: CallKind) -> u64 {
+        self.calls.get(kind as usize).map_or(0, |(_, count)| *count)
+    }
 }
 
 impl Costs {
     /// Learns that a write of `len` bytes to a file of `device` took `ns`.
     pub fn learn(&self, device: u64, len: u64, ns: u64) {
-        let Some(system) = self.find_or_take(device) else { return };
-        if len >= LONG {
-            system.kib.learn(ns / (len >> 10));
-        } else if len > 0 {
-            system.call.learn(ns);
+        self.learn_call(device, Sample { kind: CallKind::Write, len, ns, calls: 1 });
+    }
+
+    /// Learns from a call on a file of `device`.
+    pub fn learn_call(&self, device: u64, sample: Sample) {
+        if let Some(system) = self.find_or_take(device) {
+            system.learn(sample);
         }
+    }
+
+    /// Learns from a call on a file of `device`, if others have told of that. Calls on names lead
+    /// to file systems that the job has no files on.
+    pub fn learn_known(&self, device: u64, sample: Sample) {
+        if let Some(system) = self.find(device) {
+            system.learn(sample);
+        }
+    }
+
+    /// Learns from a call on a file of the device that has this [place](Self::place).
+    pub fn learn_at(&self, place: usize, sample: Sample) {
+        if let Some(system) = self.systems.get(place) {
+            system.learn(sample);
+        }
+    }
+
+    /// The place of a device in the table, which it takes if need be; `None`: there is no room.
+    #[must_use]
+    pub fn place(&self, device: u64) -> Option<usize> {
+        let wanted = device | TAKEN;
+        self.systems.iter().position(|system| {
+            let found = system.device.load(Ordering::Relaxed);
+            let take =
+                || system.device.compare_exchange(0, wanted, Ordering::Relaxed, Ordering::Relaxed);
+            found == wanted || found == 0 && take().map_or_else(|found| found == wanted, |_| true)
+        })
     }
 
     /// Returns the cost of the file system of `device`.
     #[must_use]
     pub fn of(&self, device: u64) -> Option<Cost> {
-        let is_it = |system: &&System| system.device.load(Ordering::Relaxed) == device | TAKEN;
-        self.systems.iter().find(is_it).map(|system| system.cost(device))
+        self.find(device).map(|system| system.cost(device))
+    }
+
+    /// Returns the time of a call on the file system of `device`, ns.
+    #[must_use]
+    pub fn call(&self, device: u64, kind: CallKind) -> Option<u64> {
+        self.find(device)?.calls.get(kind as usize)?.cost.get()
     }
 
     /// Returns all costs.
@@ -84,19 +196,42 @@ impl Costs {
         self.systems.iter().filter_map(move |system| Some(system.cost(device(system)?)))
     }
 
+    fn find(&self, device: u64) -> Option<&System> {
+        let is_it = |system: &&System| system.device.load(Ordering::Relaxed) == device | TAKEN;
+        self.systems.iter().find(is_it)
+    }
+
     fn find_or_take(&self, device: u64) -> Option<&System> {
-        let wanted = device | TAKEN;
-        self.systems.iter().find(|system| {
-            let took =
-                system.device.compare_exchange(0, wanted, Ordering::Relaxed, Ordering::Relaxed);
-            took.map_or_else(|found| found == wanted, |_| true)
-        })
+        self.systems.get(self.place(device)?)
     }
 }
 
 impl System {
+    fn learn(&self, sample: Sample) {
+        let Sample { kind, len, ns, calls } = sample;
+        let of_kib = match kind {
+            CallKind::Write => self.kibs.first(),
+            CallKind::Read => self.kibs.last(),
+            _ => None,
+        };
+        match (of_kib, self.calls.get(kind as usize)) {
+            (Some(_), _) if len == 0 => {}
+            (Some(of_kib), _) if len >= LONG => of_kib.learn(ns / (len >> 10)),
+            (Some(_), Some(of_kind)) => of_kind.cost.learn(ns),
+            (None, Some(of_kind)) => {
+                of_kind.cost.learn(ns);
+                of_kind.count.fetch_add(calls, Ordering::Relaxed);
+            }
+            (_, None) => {}
+        }
+    }
+
     fn cost(&self, device: u64) -> Cost {
-        Cost { device, call_ns: self.call.get(), kib_ns: self.kib.get() }
+        let calls = self.calls.each_ref();
+        let calls = calls.map(|of| (of.cost.get(), of.count.load(Ordering::Relaxed)));
+        let [kib_ns, read_kib_ns] = self.kibs.each_ref().map(Estimate::get);
+        let [(call_ns, _), ..] = calls;
+        Cost { device, call_ns, kib_ns, read_kib_ns, calls }
     }
 }
 
@@ -138,7 +273,8 @@ mod tests {
             assert_eq!(costs.of(7).and_then(|cost| cost.kib_ns), None);
         }
         costs.learn(7, MIB, 5_000_000);
-        assert_eq!(costs.of(7), Some(Cost { device: 7, call_ns: None, kib_ns: Some(2000) }));
+        let cost = costs.of(7).expect("samples");
+        assert_eq!((cost.device, cost.call_ns, cost.kib_ns), (7, None, Some(2000)));
         assert_eq!(costs.of(8), None);
     }
 
@@ -164,5 +300,43 @@ mod tests {
         let found: Vec<_> = costs.all().map(|cost| (cost.device, cost.call_ns)).collect();
         assert_eq!(found, (0..16).map(|device| (device, Some(5_000))).collect::<Vec<_>>());
         assert_eq!(costs.of(16), None);
+    }
+
+    #[test]
+    fn calls_of_each_kind_have_a_cost_and_a_number() {
+        let costs = Costs::default();
+        for (number, kind) in (1..).zip(CallKind::ALL) {
+            let sample = Sample { kind, len: 100, ns: number * 1_000, calls: 32 };
+            (0..SAMPLES).for_each(|_| costs.learn_call(7, sample));
+        }
+        let cost = costs.of(7).expect("samples");
+        for (number, kind) in (1..).zip(CallKind::ALL) {
+            let count = if number <= 2 { 0 } else { 128 };
+            assert_eq!(
+                (cost.of(kind), cost.count(kind)),
+                (Some(number * 1_000), count),
+                "{kind:?}"
+            );
+            assert_eq!(costs.call(7, kind), cost.of(kind));
+        }
+        assert_eq!((cost.call_ns, cost.kib_ns, cost.read_kib_ns), (Some(1_000), None, None));
+        assert_eq!(costs.call(8, CallKind::Open), None);
+    }
+
+    #[test]
+    fn long_transfers_say_what_a_byte_costs_and_empty_ones_nothing() {
+        let costs = Costs::default();
+        let place = costs.place(7).expect("room");
+        for kind in [CallKind::Read, CallKind::Write] {
+            let sample = |len, ns| Sample { kind, len, ns, calls: 1 };
+            (0..SAMPLES).for_each(|_| costs.learn_at(place, sample(MIB, 1_024_000)));
+            (0..SAMPLES).for_each(|_| costs.learn_at(place, sample(0, 5)));
+            assert_eq!(costs.call(7, kind), None);
+        }
+        let cost = costs.of(7).expect("samples");
+        assert_eq!((cost.kib_ns, cost.read_kib_ns), (Some(1_000), Some(1_000)));
+        costs.learn_known(8, Sample { kind: CallKind::Open, len: 0, ns: 1, calls: 1 });
+        assert_eq!(costs.of(8), None);
+        costs.learn_at(99, Sample { kind: CallKind::Open, len: 0, ns: 1, calls: 1 });
     }
 }

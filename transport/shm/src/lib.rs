@@ -34,7 +34,7 @@ pub mod staging;
 mod sync;
 
 pub use board::{Board, Ready, SESSIONS_MAX};
-pub use costs::{Cost, Costs};
+pub use costs::{CallKind, Cost, Costs, Sample};
 pub use inodes::{Inodes, Linked};
 pub use lock::{Guard, Lock, Reentered, alone_while, exchange, is_alone, thread};
 #[cfg(not(loom))]
