@@ -19,7 +19,7 @@ use remote::{
 };
 use rustix::fs::Mode;
 use rustix::process::{Resource, umask};
-use storage::{Machine, scope::Scope};
+use storage::{Learned, Machine, scope::Scope};
 use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
@@ -326,7 +326,7 @@ impl Part {
         }
         let sockets = Sockets::new(&handle, &events, &engines).map_err(Error::setup("sockets"))?;
         let reactor = Reactor::new(&handle, events);
-        let machine = Machine::new(engines);
+        let machine = Machine::new(engines).learning(Learned::by(base.node.clients.clone()));
         let own = Own::default();
         let server = base.server(&handle, &reactor, &sockets, &own)?;
         let mounts = Mounts::new(machine.clone(), server.clone());

@@ -13,7 +13,13 @@
 
 mod route;
 
-use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    fmt, io,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use executor::{Armed, Class, Credit, Handle, Notify, Source};
 
@@ -180,22 +186,28 @@ impl Engines {
         self.0.handle.spawn(Class::Latency, later);
     }
 
-    /// Closes a file, unless somebody else has it too: then the last one closes it.
+    /// Closes a file, unless somebody else has it too: then the last one closes it. Returns the
+    /// time that the kernel took, or zero.
     ///
     /// Network and user-space file systems may write what they have of it first, and say what went
-    /// wrong with it; an engine thread waits for those.
+    /// wrong with it; an engine thread waits for those, and for files whose close `is_quick` not.
     ///
     /// # Errors
     ///
     /// Those of `close`. The file is closed all the same.
-    pub async fn close(&self, file: File) -> io::Result<()> {
+    pub async fn close(&self, file: File, is_quick: bool) -> io::Result<Duration> {
         let storage = file.storage();
-        let Some(fd) = file.into_fd() else { return Ok(()) };
-        if storage.is_local {
-            return close(fd);
-        }
-        let call = move || close(fd).map(|()| 0);
-        self.run(Some(storage), Operation::Call(Box::new(call))).await.map(drop)
+        let Some(fd) = file.into_fd() else { return Ok(Duration::ZERO) };
+        let call = move || {
+            let began = Instant::now();
+            close(fd).map(|()| u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        };
+        let ns = if storage.is_local && is_quick {
+            call()
+        } else {
+            self.run(Some(storage), Operation::Call(Box::new(call))).await
+        };
+        ns.map(Duration::from_nanos)
     }
 
     /// Which engines are used and why, on one line for people.

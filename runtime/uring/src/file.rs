@@ -199,6 +199,15 @@ fn regular_kind(fd: &OwnedFd, device: u64, elsewhere: &Elsewhere) -> io::Result<
     Ok((kind, system != FileSystem::Elsewhere))
 }
 
+/// True if what is on a device waits for this machine's devices only. May wait for others itself.
+///
+/// # Errors
+///
+/// Those of `fstatfs`.
+pub fn is_local(fd: &OwnedFd, device: u64) -> io::Result<bool> {
+    file_system(fd, device, &ELSEWHERE).map(|system| system != FileSystem::Elsewhere)
+}
+
 #[derive(PartialEq, Eq)]
 enum FileSystem {
     Memory,

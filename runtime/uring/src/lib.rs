@@ -58,7 +58,7 @@ mod waiting;
 mod ways;
 
 pub use engines::{Choice, Counters, Engines};
-pub use file::{File, note_elsewhere};
+pub use file::{File, is_local, note_elsewhere};
 pub use foreign_fd::ForeignFd;
 pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};

@@ -10,7 +10,7 @@ use std::{
 };
 
 use executor::lock;
-use shm::JobShared;
+use shm::{Costs, JobShared};
 
 use crate::bundles::Bundles;
 
@@ -24,6 +24,12 @@ pub struct Clients {
     pub shares: Shares,
     /// Files they made that could not be written.
     errors: AtomicU64,
+}
+
+impl AsRef<Costs> for Clients {
+    fn as_ref(&self) -> &Costs {
+        &self.shared().costs
+    }
 }
 
 impl Clients {

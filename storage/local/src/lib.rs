@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod grown;
+mod learned;
 pub mod lock_call;
 mod machine;
 pub mod names;
@@ -21,7 +22,7 @@ use rustix::io::Errno;
 use uring::Buffers;
 use wire::{FoundLock, Status};
 
-pub use self::machine::Machine;
+pub use self::{learned::Learned, machine::Machine};
 use self::{
     lock_call::LockCall,
     names::{Answer, FileCall, NameCall, OpenCall},

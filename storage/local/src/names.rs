@@ -1,8 +1,8 @@
 //! Calls on names, as the policies `delegate` and `remote` send them: plain system calls with the
 //! daemon's own credentials, which are the client's.
 //!
-//! These block, so they run on engine threads. Nothing here follows a client's memory: paths are
-//! copies, answers are copied back by the session.
+//! These block, so they run on engine threads, but for short ones (`learned`). Nothing here follows
+//! a client's memory: paths are copies, answers are copied back by the session.
 
 mod call;
 mod listing;
@@ -13,6 +13,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use executor::lock;
@@ -24,6 +25,7 @@ use rustix::{
     },
     io::Errno,
 };
+use shm::CallKind;
 use uring::with_umask;
 use wire::{FileSystem, NewMode, Status, Times};
 
@@ -32,6 +34,7 @@ pub use self::{
     status::{device_of, is_of_view, is_same, show_in_view, status_at, status_of},
 };
 use crate::{
+    learned::Learned,
     scope::{Scope, link_to},
     verdict::errno,
 };
@@ -87,17 +90,25 @@ impl Answer {
 
 /// Opens a regular file; others are refused, and neither opened for long nor waited for. `EAGAIN`:
 /// somebody has a lease on it.
-pub(crate) fn open(scope: &Scope, call: &OpenCall) -> io::Result<(uring::File, Status)> {
+pub(crate) fn open(
+    scope: &Scope,
+    call: &OpenCall,
+    learned: &Learned,
+) -> io::Result<(uring::File, Status)> {
     let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
     if flags.contains(OFlags::PATH) {
         return Err(Errno::NOTSUP.into());
     }
+    let began = Instant::now();
     refuse_special(scope, &call.path, flags)?;
     // What has become special since then must not block this thread or take a terminal.
     let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = making(call.mode, |mode| scope.open(&call.path, guarded, mode))?;
     let status = status_of(&fd)?;
     must_be_regular(&status)?;
+    let creates = flags.contains(OFlags::CREATE);
+    let kind = if creates { CallKind::Create } else { CallKind::Open };
+    learned.learn(status.device, kind, began.elapsed());
     if !flags.contains(OFlags::NONBLOCK) {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
@@ -113,12 +124,16 @@ fn making<T>(mode: u32, make: impl FnOnce(Mode) -> T) -> T {
 
 /// Opens a file that is there, and waits until whoever has a lease on it gives that up. What is
 /// opened is what was found to be a regular file: nothing else is waited for.
-pub(crate) fn open_leased(scope: &Scope, call: &OpenCall) -> io::Result<(uring::File, Status)> {
+pub(crate) fn open_leased(
+    scope: &Scope,
+    call: &OpenCall,
+    learned: &Learned,
+) -> io::Result<(uring::File, Status)> {
     let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
     let found = scope.open(&call.path, OFlags::PATH | flags & OFlags::NOFOLLOW, Mode::empty());
     let found = match found {
         // It was removed meanwhile.
-        Err(why) if errno(&why) == Errno::NOENT => return open(scope, call),
+        Err(why) if errno(&why) == Errno::NOENT => return open(scope, call, learned),
         found => found?,
     };
     must_be_regular(&status_of(&found)?)?;
@@ -163,15 +178,21 @@ fn status(scope: &Scope, path: &CStr, follow: bool) -> io::Result<Status> {
     if follow {
         return status_of(scope.find(path)?);
     }
+    if scope.is_within() {
+        return status_of(scope.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?);
+    }
     let at = scope.anchor(path)?;
     status_at(at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// Executes a call.
-pub(crate) fn execute(scope: &Scope, call: &NameCall) -> io::Result<Answer> {
+pub(crate) fn execute(scope: &Scope, call: &NameCall, learned: &Learned) -> io::Result<Answer> {
     match call {
         NameCall::Stat { path, follow } => {
-            return Ok(Answer::status(&status(scope, path, *follow)?));
+            let began = Instant::now();
+            let status = status(scope, path, *follow)?;
+            learned.learn(status.device, CallKind::Stat, began.elapsed());
+            return Ok(Answer::status(&status));
         }
         NameCall::ReadDir { path, from, room } => {
             return listing::read_dir(scope, path, *from, *room);
@@ -368,7 +389,8 @@ mod tests {
         fs::write(folder.path().join("file"), "12345").expect("file");
         let cut = |name: &str, len| {
             let path = CString::new(folder.path().join(name).as_os_str().as_bytes()).unwrap();
-            let cut = execute(&Scope::Machine, &NameCall::Truncate { path, len });
+            let call = NameCall::Truncate { path, len };
+            let cut = execute(&Scope::Machine, &call, &Learned::default());
             cut.map(drop).map_err(|why| why.raw_os_error().map(Errno::from_raw_os_error))
         };
         assert_eq!(cut("pipe", 0), Err(Some(Errno::INVAL)));

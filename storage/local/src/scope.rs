@@ -19,7 +19,8 @@ use executor::lock;
 use multifile::name::is_of_set;
 use rustix::{
     fs::{
-        AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, readlinkat, statx,
+        AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat, openat2, readlinkat,
+        statx,
     },
     io::Errno,
     path::Arg,
@@ -38,6 +39,10 @@ pub enum Scope {
     Machine,
     /// Below this folder; names are absolute, the folder being `/`.
     Below(Arc<Root>),
+    /// The same, as far as nothing is waited for: no name leads to another file system, which may
+    /// stand still (`EXDEV`), and all are in the kernel's cache (`EAGAIN`, or `EINVAL` before Linux
+    /// 5.12).
+    Within(Arc<Root>),
 }
 
 /// A folder that nothing leads out of.
@@ -46,6 +51,8 @@ pub struct Root {
     fd: OwnedFd,
     path: PathBuf,
     identity: Identity,
+    /// True if it is on a device of this machine.
+    is_local: bool,
     /// The multifiles that the daemon itself writes, by folder and name.
     sets: Mutex<Vec<(Identity, Vec<u8>)>>,
 }
@@ -75,17 +82,47 @@ impl Scope {
     pub fn below(root: &Path) -> io::Result<Self> {
         let fd = openat(CWD, root, folder_flags(), Mode::empty())?;
         let identity = identity(fd.as_fd(), c"")?;
+        let ((major, minor), _) = identity;
+        let is_local = uring::is_local(&fd, makedev(major, minor)).unwrap_or(false);
         let (path, sets) = (root.to_owned(), Mutex::default());
-        let scope = Self::Below(Arc::new(Root { fd, path, identity, sets }));
+        let scope = Self::Below(Arc::new(Root { fd, path, identity, is_local, sets }));
         scope.find(c"/").map(|_| scope)
+    }
+
+    /// The scope on the file system of the root alone, and that one's device, if it is one of this
+    /// machine. The root is open, so its device stays what it is.
+    pub(crate) fn within(&self) -> Option<(Self, u64)> {
+        let Self::Below(root) = self else { return None };
+        let ((major, minor), _) = root.identity;
+        root.is_local.then(|| (Self::Within(Arc::clone(root)), makedev(major, minor)))
+    }
+
+    /// True if nothing leads to another file system.
+    pub(crate) fn is_within(&self) -> bool {
+        matches!(self, Self::Within(_))
+    }
+
+    fn root(&self) -> Option<&Arc<Root>> {
+        match self {
+            Self::Machine => None,
+            Self::Below(root) | Self::Within(root) => Some(root),
+        }
+    }
+
+    fn bounds(&self) -> ResolveFlags {
+        if self.is_within() {
+            ResolveFlags::NO_XDEV | ResolveFlags::CACHED
+        } else {
+            ResolveFlags::empty()
+        }
     }
 
     /// Opens a name.
     pub(crate) fn open(&self, path: &CStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
-        match self {
-            Self::Machine => Ok(openat(CWD, path, flags, mode)?),
-            Self::Below(root) => Ok(root.open(path.to_bytes(), flags, mode)?),
+        match self.root() {
+            None => Ok(openat(CWD, path, flags, mode)?),
+            Some(root) => Ok(root.open(path.to_bytes(), flags, mode, self.bounds())?),
         }
     }
 
@@ -96,9 +133,9 @@ impl Scope {
 
     /// The folder a name is in, and the last part of the name, which may be a link or be missing.
     pub(crate) fn anchor(&self, path: &CStr) -> io::Result<Anchored> {
-        match self {
-            Self::Machine => Ok(Anchored { folder: None, name: path.to_owned() }),
-            Self::Below(root) => Ok(root.anchor(path.to_bytes())?),
+        match self.root() {
+            None => Ok(Anchored { folder: None, name: path.to_owned() }),
+            Some(root) => Ok(root.anchor(path.to_bytes(), self.bounds())?),
         }
     }
 
@@ -108,14 +145,11 @@ impl Scope {
     ///
     /// Those of `openat2`: there is nothing, or it is behind a link (`ELOOP`).
     pub fn link_of(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        let root = match self {
-            Self::Machine => return Ok(None),
-            Self::Below(root) => root.fd.as_fd(),
-        };
+        let Some(root) = self.root() else { return Ok(None) };
         let path = path.strip_prefix(b"/").filter(|path| !path.is_empty()).unwrap_or(b".");
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let found = resolve(root, path, flags, Mode::empty(), how)?;
+        let found = resolve(root.fd.as_fd(), path, flags, Mode::empty(), how)?;
         Ok(readlinkat(&found, c"", Vec::new()).ok().map(CString::into_bytes))
     }
 
@@ -128,7 +162,7 @@ impl Scope {
     /// Those of `openat2`; `EXDEV`: a link leads out.
     pub fn folder_of(&self, path: &Path) -> io::Result<(OwnedFd, bool)> {
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let Self::Below(root) = self else {
+        let Some(root) = self.root() else {
             return Ok((openat(CWD, folder, folder_flags(), Mode::empty())?, false));
         };
         let Ok(below) = folder.strip_prefix(&root.path) else {
@@ -146,7 +180,7 @@ impl Scope {
     ///
     /// Those of looking at the folder.
     pub fn reserve(&self, folder: BorrowedFd<'_>, set: &[u8]) -> io::Result<()> {
-        if let Self::Below(root) = self {
+        if let Some(root) = self.root() {
             let set = (identity(folder, c"")?, set.to_owned());
             lock(&root.sets).push(set);
         }
@@ -156,18 +190,24 @@ impl Scope {
     /// True if this is the root that nothing leads out of.
     pub(crate) fn is_root(&self, folder: BorrowedFd<'_>) -> bool {
         let is_it = |root: &Arc<Root>| identity(folder, c"") == Ok(root.identity);
-        matches!(self, Self::Below(root) if is_it(root))
+        self.root().is_some_and(is_it)
     }
 }
 
 impl Root {
-    fn open(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    fn open(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        mode: Mode,
+        bounds: ResolveFlags,
+    ) -> Result<OwnedFd, Errno> {
         let follows = !flags.contains(OFlags::NOFOLLOW);
         let mut path = path.to_owned();
         for _ in 0..LINKS_MAX {
-            let at = self.anchor(&path)?;
+            let at = self.anchor(&path, bounds)?;
             let (folder, name) = (at.folder(), at.name.as_bytes());
-            match resolve(folder, name, flags, mode, ResolveFlags::NO_SYMLINKS) {
+            match resolve(folder, name, flags, mode, ResolveFlags::NO_SYMLINKS | bounds) {
                 Err(Errno::LOOP) if follows => match readlinkat(folder, name, Vec::new()) {
                     Ok(text) if text.to_bytes().starts_with(b"/") => return Err(Errno::XDEV),
                     Ok(text) => {
@@ -184,18 +224,21 @@ impl Root {
         Err(Errno::LOOP)
     }
 
-    fn anchor(&self, path: &[u8]) -> Result<Anchored, Errno> {
+    fn anchor(&self, path: &[u8], bounds: ResolveFlags) -> Result<Anchored, Errno> {
         let (folder, name) = split(path);
         debug_assert!(!name.contains(&b'/'), "the last part of a name is one part");
         let start = folder.iter().position(|byte| *byte != b'/');
         let folder = start.and_then(|start| folder.get(start..)).unwrap_or(b".");
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | bounds;
         let folder = resolve(self.fd.as_fd(), folder, folder_flags(), Mode::empty(), beneath)?;
         let here = identity(folder.as_fd(), c"")?;
         let is_in_root = here == self.identity;
         // A root may know the folder by more names: as one that does not tell case from case.
-        let entered =
-            if is_in_root { if_there(identity(folder.as_fd(), name))? } else { Some(here) };
+        let entered = match is_in_root {
+            true if bounds.is_empty() => if_there(identity(folder.as_fd(), name))?,
+            true => if_there(identity_within(folder.as_fd(), name, bounds))?,
+            false => Some(here),
+        };
         let own = if_there(identity(self.fd.as_fd(), OWN_FOLDER))?;
         if is_in_root && name == OWN_FOLDER.as_bytes() || own.is_some() && entered == own {
             return Err(Errno::ACCESS);
@@ -291,167 +334,15 @@ fn identity(folder: BorrowedFd<'_>, name: impl Arg) -> Result<Identity, Errno> {
     Ok(((found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
 }
 
-#[cfg(test)]
-mod tests {
-    use std::{fs, os::unix::fs::symlink};
-
-    use tempfile::TempDir;
-
-    use super::*;
-
-    fn tree() -> (TempDir, Scope) {
-        let folder = TempDir::new().expect("folder");
-        fs::create_dir_all(folder.path().join("root/sub")).expect("folders");
-        fs::write(folder.path().join("secret"), "x").expect("file");
-        fs::write(folder.path().join("root/sub/file"), "y").expect("file");
-        let scope = Scope::below(&folder.path().join("root")).expect("openat2");
-        (folder, scope)
-    }
-
-    #[test]
-    fn names_are_found_below_the_root() {
-        let (_folder, scope) = tree();
-        for path in [c"/", c"/sub", c"/sub/file", c"//sub/./file", c"/sub/../sub/file"] {
-            assert!(scope.find(path).is_ok(), "{path:?}");
-        }
-        let anchored = scope.anchor(c"/sub/new").expect("the folder is there");
-        assert_eq!(anchored.name.as_c_str(), c"new");
-        let root = scope.anchor(c"/sub/..").expect("the root");
-        assert!(root.name.as_c_str() == c"." && scope.is_root(root.folder()));
-    }
-
-    #[test]
-    fn nothing_leads_out_of_the_root() {
-        let (folder, scope) = tree();
-        let root = folder.path().join("root");
-        symlink("../secret", root.join("up")).expect("link");
-        symlink(folder.path().join("secret"), root.join("away")).expect("link");
-        symlink("..", root.join("folder")).expect("link");
-        for path in [c"/up", c"/away", c"/../secret", c"/folder/secret", c"/sub/../../secret"] {
-            assert_eq!(scope.find(path).expect_err("out").raw_os_error(), Some(18), "{path:?}");
-        }
-        assert!(scope.anchor(c"/folder/secret").is_err());
-    }
-
-    #[test]
-    fn names_may_be_as_long_as_the_kernel_takes_them() {
-        let (_folder, scope) = tree();
-        let mut path = Vec::new();
-        for len in [255; 15].into_iter().chain([252]) {
-            path.extend([b"/".to_vec(), vec![b'd'; len]].concat());
-            let at = scope.anchor(&CString::new(path.clone()).expect("no NUL")).expect("a folder");
-            rustix::fs::mkdirat(at.folder(), &at.name, Mode::RWXU).expect("made");
-        }
-        path.extend(b"/f");
-        let path = CString::new(path).expect("no NUL");
-        assert_eq!(path.count_bytes(), 4095);
-        let flags = OFlags::WRONLY | OFlags::CREATE;
-        scope.open(&path, flags, Mode::RWXU).expect("a file");
-    }
-
-    /// As when the creation of a file is answered again, by opening what it has made.
-    #[test]
-    fn what_openat_ignores_is_no_error() {
-        let (folder, scope) = tree();
-        let mode = Mode::from_bits_retain(0o100_600);
-        let unknown = OFlags::from_bits_retain(0x2080_0004);
-        for flags in [
-            OFlags::WRONLY,
-            OFlags::PATH | OFlags::RDWR,
-            OFlags::RDWR | OFlags::CREATE,
-            OFlags::SYNC | unknown,
-        ] {
-            assert!(openat(CWD, folder.path().join("secret"), flags, mode).is_ok());
-            assert!(scope.open(c"/sub/file", flags, mode).is_ok(), "{flags:?}");
-        }
-        assert!(scope.open(c"/sub/new", OFlags::RDWR | OFlags::CREATE, mode).is_ok());
-    }
-
-    #[test]
-    fn own_folder_is_refused_whatever_leads_there() {
-        let (folder, scope) = tree();
-        let root = folder.path().join("root");
-        for path in [c"/.kakehi", c"/sub/../.kakehi"] {
-            let error = scope.anchor(path).expect_err("nobody makes it");
-            assert_eq!(error.raw_os_error(), Some(13), "{path:?}");
-        }
-        fs::create_dir(root.join(".kakehi")).expect("folder");
-        fs::write(root.join(".kakehi/a"), "z").expect("file");
-        for (text, name) in [(".kakehi", "own"), ("own/a", "a"), ("own/new", "new"), ("new", "far")]
-        {
-            symlink(text, root.join(name)).expect("link");
-        }
-        let paths =
-            [c"/.kakehi", c"/.kakehi/", c"/.kakehi/a", c"/sub/../.kakehi", c"//./.kakehi/a"];
-        let links =
-            [c"/own", c"/own/", c"/own/a", c"/own/.", c"/a", c"/sub/../a", c"/new", c"/far"];
-        for path in paths.into_iter().chain(links) {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
-            for flags in [OFlags::PATH, OFlags::RDONLY | OFlags::DIRECTORY, flags] {
-                let error = scope.open(path, flags, Mode::RWXU).expect_err("reserved");
-                assert_eq!(error.raw_os_error(), Some(13), "{path:?} {flags:?}");
-            }
-        }
-        assert_eq!(fs::read(root.join(".kakehi/a")).expect("kept"), b"z");
-        assert_eq!(fs::read_dir(root.join(".kakehi")).expect("listed").count(), 1);
-    }
-
-    #[test]
-    fn files_of_a_reserved_multifile_have_no_name() {
-        let (folder, scope) = tree();
-        let root = folder.path().join("root");
-        let (home, is_below) = scope.folder_of(&root.join("sub/a.sion")).expect("a folder");
-        assert!(is_below);
-        scope.reserve(home.as_fd(), b"a.sion").expect("reserved");
-        symlink("sub/a.sion.journal", root.join("link")).expect("link");
-        let flags = OFlags::RDWR | OFlags::CREATE;
-        for path in [c"/sub/a.sion", c"/sub/./a.sion.000001", c"/link", c"/sub/a.sion.2.journal"] {
-            let error = scope.open(path, flags, Mode::RWXU).expect_err("reserved");
-            assert_eq!(error.raw_os_error(), Some(13), "{path:?}");
-        }
-        fs::rename(root.join("sub"), root.join("moved")).expect("moved");
-        assert!(scope.anchor(c"/moved/a.sion").is_err(), "wherever its folder is moved to");
-        assert!(scope.anchor(c"/a.sion").is_ok());
-    }
-
-    #[test]
-    fn folder_of_a_multifile_below_the_root_is_not_found_through_a_link_out() {
-        let (folder, scope) = tree();
-        let root = folder.path().join("root");
-        symlink(folder.path(), root.join("out")).expect("link");
-        let error = scope.folder_of(&root.join("out/a.sion")).expect_err("out of the root");
-        assert_eq!(error.raw_os_error(), Some(18));
-        let (_, is_below) = scope.folder_of(&folder.path().join("a.sion")).expect("elsewhere");
-        assert!(!is_below);
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_looked_at_may_be_the_own() {
-        assert_eq!(if_there(Err(Errno::NOENT)), Ok(None));
-        assert_eq!(if_there(Err(Errno::IO)), Err(Errno::IO));
-    }
-
-    /// As the kernel follows them.
-    #[test]
-    fn last_names_that_are_links_are_followed() {
-        let (folder, scope) = tree();
-        let root = folder.path().join("root");
-        for (text, name) in [("../sub/file", "sub/up"), ("sub/up", "far"), ("new", "sub/later")] {
-            symlink(text, root.join(name)).expect("link");
-        }
-        let inode = |fd: OwnedFd| rustix::fs::fstat(fd).expect("open").st_ino;
-        let file = inode(scope.find(c"/sub/file").expect("there"));
-        assert_eq!(inode(scope.find(c"/far").expect("through two")), file);
-        let link = scope.open(c"/far", OFlags::PATH | OFlags::NOFOLLOW, Mode::empty());
-        assert_ne!(inode(link.expect("itself")), file);
-        let error = scope.open(c"/far", OFlags::NOFOLLOW, Mode::empty()).expect_err("a link");
-        assert_eq!(error.raw_os_error(), Some(40));
-        let made = OFlags::WRONLY | OFlags::CREATE;
-        let exclusive = scope.open(c"/sub/later", made | OFlags::EXCL, Mode::RWXU);
-        assert_eq!(exclusive.expect_err("taken").raw_os_error(), Some(17));
-        scope.open(c"/sub/later", made, Mode::RWXU).expect("made where the link leads");
-        assert!(root.join("sub/new").is_file());
-        symlink("round", root.join("round")).expect("link");
-        assert_eq!(scope.find(c"/round").expect_err("no end").raw_os_error(), Some(40));
-    }
+/// The same of a name that may not lead to another file system.
+fn identity_within(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    bounds: ResolveFlags,
+) -> Result<Identity, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    identity(resolve(folder, name, flags, Mode::empty(), bounds)?.as_fd(), c"")
 }
+
+#[cfg(test)]
+mod tests;

@@ -216,8 +216,8 @@ fn a_file_is_closed_by_the_last_who_has_it() {
     let mut core = Core::new(Choice::Auto, 1);
     let (file, write) = pipe();
     let engines = core.engines.clone();
-    core.run(engines.close(file.clone())).expect("nothing to close yet");
+    core.run(engines.close(file.clone(), true)).expect("nothing to close yet");
     rustix::io::write(&write, b"x").expect("a reader is left");
-    core.run(engines.close(file)).expect("closed");
+    core.run(engines.close(file, true)).expect("closed");
     assert_eq!(rustix::io::write(&write, b"x"), Err(rustix::io::Errno::PIPE));
 }
