@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod coalesce;
 mod config;
+mod costs;
 mod doctor;
 mod drain;
 mod env;

@@ -14,12 +14,15 @@ use rustix::system::uname;
 use serde::Serialize;
 
 use crate::{
+    costs::Opens,
     failure::{Code, Failure},
     settings::{Policy, Rules},
     size::Size,
     voice,
 };
 
+/// Lines of the summary.
+const LINES: usize = 5;
 /// Reasons named in the summary; there is room for no more.
 const REASONS: usize = 4;
 
@@ -180,7 +183,15 @@ fn text(summary: &Summary) -> String {
         let why = "their folder has no view ('kakehi doctor' says why)";
         text += &format!("kakehi: {calls} failed: {why}\n");
     }
+    if let Some(opens) = Opens::dear(&summary.file_systems).filter(|_| has_room(&text)) {
+        text += &format!("kakehi: {}: {}\n", opens.told(), opens.advice());
+    }
     text
+}
+
+/// True if a line more makes the summary no longer than people read.
+fn has_room(text: &str) -> bool {
+    text.lines().count() < LINES
 }
 
 fn fallbacks(counts: &BTreeMap<String, u64>) -> Option<String> {
@@ -223,6 +234,8 @@ fn list<'a>(
 
 #[cfg(test)]
 mod tests {
+    use daemon::FileSystem;
+
     use super::*;
 
     #[test]
@@ -232,11 +245,31 @@ mod tests {
             bytes_undelegated: many(12),
             fallbacks: many(12),
             sessions: 1,
+            unviewed: 1,
+            file_systems: vec![dear()],
             ..Summary::default()
         };
         let text = text(&summary);
         assert!(text.lines().count() <= 5, "{text}");
         assert!(text.contains("reason 11 11B"), "{text}");
+    }
+
+    /// Whose files are dear to make.
+    fn dear() -> FileSystem {
+        let costs = [("create_call_ns".to_owned(), 1_000_000), ("create_calls".to_owned(), 5_000)];
+        let (device, mount) = ("0:52".to_owned(), Some("/lustre".to_owned()));
+        FileSystem { device, mount, costs: costs.into() }
+    }
+
+    #[test]
+    fn flag_is_named_where_files_are_dear_to_make() {
+        let mut summary = Summary { sessions: 1, file_systems: vec![dear()], ..Summary::default() };
+        let said = text(&summary);
+        let line = "kakehi: making 5000 files on /lustre took 5.0 s, 1.0 ms each: \
+                    '--coalesce DIR=FILE' keeps DIR in one file";
+        assert_eq!(said.lines().last(), Some(line));
+        summary.file_systems[0].costs.insert("create_call_ns".to_owned(), 10_000);
+        assert!(!text(&summary).contains("coalesce"));
     }
 
     #[test]

@@ -5,12 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use daemon::caller::Control;
+use daemon::{FileSystem, caller::Control};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
     answer::{ask, drained, number, total},
     config::{Config, Environment, Flags, Whom},
+    costs,
     failure::Failure,
     job::Job,
     metrics, output, report,
@@ -146,7 +148,8 @@ fn text(job: &str, status: &Value, rates: Option<Rates>) -> String {
         );
     }
     for system in status.get("file_systems").and_then(Value::as_array).into_iter().flatten() {
-        text += &file_system(system);
+        let system = FileSystem::deserialize(system).unwrap_or_default();
+        text += &costs::line(&system);
     }
     for (folder, file) in status.get("multifiles").and_then(Value::as_object).into_iter().flatten()
     {
@@ -156,20 +159,6 @@ fn text(job: &str, status: &Value, rates: Option<Rates>) -> String {
         text += &executor(core, &text_of(core, "engine"));
     }
     text
-}
-
-/// Cost of writes on a file system, as far as the job has learned.
-fn file_system(system: &Value) -> String {
-    let number = |name: &str| system.get(name).and_then(Value::as_u64);
-    let device = system.get("device").and_then(Value::as_str).unwrap_or("?");
-    let call =
-        number("write_call_ns").map(|ns| format!("{}.{} us a call", ns / 1000, ns / 100 % 10));
-    let bytes = number("write_bytes_per_s").map(|len| format!("{}/s", Size(len).approximate()));
-    let known: Vec<_> = [call, bytes].into_iter().flatten().collect();
-    match known.is_empty() {
-        true => String::new(),
-        false => format!("writes    {} on file system {device}\n", known.join(", ")),
-    }
 }
 
 /// Bytes and rates: since the last look, or over the daemon's life.
@@ -212,15 +201,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn file_system_is_a_line_with_what_is_known() {
-        let system = json!({"device": "0:52", "write_call_ns": 81_340});
-        assert_eq!(file_system(&system), "writes    81.3 us a call on file system 0:52\n");
-        let system = json!({"device": "8:1", "write_bytes_per_s": 2_u64 << 30});
-        assert_eq!(file_system(&system), "writes    2GiB/s on file system 8:1\n");
-        assert_eq!(file_system(&json!({"device": "0:5"})), "");
-    }
 
     #[test]
     fn bytes_and_rates_come_before_everything_else() {

@@ -29,7 +29,8 @@
 //! - *Files:* `registration`, `registry` (inodes, whoever has them open), `file`, `pace`,
 //!   `drain_queues`, `drain`.
 //! - *Folders:* `view`, `hidden_folder` (what a mapping hides).
-//! - *Figures:* `statistics`, `samples` (counters over time), `trace`, `status`, `remote_status`.
+//! - *Figures:* `statistics`, `samples` (counters over time), `trace`, `status`, `remote_status`,
+//!   `file_systems` (their costs), `mount_table`.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -46,6 +47,7 @@ mod drain;
 mod drain_queues;
 mod error;
 mod file;
+mod file_systems;
 mod hidden_folder;
 mod lanes;
 mod life;
@@ -53,6 +55,7 @@ mod listener;
 mod locks;
 mod machine_memory;
 mod mail;
+mod mount_table;
 mod mounts;
 mod name_requests;
 mod node;
@@ -87,6 +90,7 @@ pub use coalesce::Coalesce;
 pub use config::{CORES_MAX, Config, LINGER, Remote, STAGING, Serving, Viewing};
 pub use error::{Error, Given};
 pub use executor::{Idle, QUIET};
+pub use file_systems::FileSystem;
 pub use hidden_folder::HiddenFolder;
 pub use machine_memory::Memory;
 pub use mounts::Mount;

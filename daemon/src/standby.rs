@@ -20,6 +20,7 @@ use rustix::{
 
 use crate::{
     Error,
+    file_systems::FileSystem,
     socket::accept_from,
     socket_folder::SocketFolder,
     statistics::{Summary, Totals},
@@ -108,7 +109,8 @@ impl Standby {
         let mut totals = Totals::default();
         let counters = self.job.shared().counters.iter();
         totals.add_counters(counters.map(|word| word.load(Ordering::Relaxed)));
-        totals.summary()
+        let file_systems = FileSystem::all(&self.job.shared().costs);
+        Summary { file_systems, ..totals.summary() }
     }
 }
 

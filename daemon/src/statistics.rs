@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use shm::COUNTERS;
 use wire::{COUNTER_COUNT, Counter, Kind, RULES_COUNTED, Reason};
 
+use crate::file_systems::FileSystem;
+
 /// Summary of a job's I/O, for people and scripts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
@@ -56,6 +58,9 @@ pub struct Summary {
     pub unviewed: u64,
     /// Most memory the daemon has had resident, bytes.
     pub peak_rss_bytes: u64,
+    /// Costs of the file systems that the job has used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub file_systems: Vec<FileSystem>,
     /// The counters over time, if [`Config::takes_samples`](crate::Config::takes_samples).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
@@ -201,6 +206,7 @@ impl Totals {
             removed: BTreeSet::new(),
             unviewed: self.counter(Counter::Unviewed),
             peak_rss_bytes: peak_rss(),
+            file_systems: Vec::new(),
             samples: Vec::new(),
             traced: Vec::new(),
         }

@@ -13,13 +13,12 @@ use std::{
 use coalesce::Coalesce;
 use executor::{Handle, lock};
 use remote::Traffic;
-use rustix::fs::{major, minor};
 use serde::Serialize;
-use shm::Cost;
 
 use crate::{
     Config,
     config::{CORES_MAX, Remote},
+    file_systems::FileSystem,
     mounts::Mount,
     node::{CoreReport, Mail, Node},
     remote_status::{Listening, RemoteStatus},
@@ -40,7 +39,7 @@ struct Status<'a> {
     staged_bytes: u64,
     peak_rss_bytes: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    file_systems: Vec<FileSystemStatus>,
+    file_systems: Vec<FileSystem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remote: Option<&'a RemoteStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,26 +49,6 @@ struct Status<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     settings: &'a BTreeMap<String, String>,
     summary: Summary,
-}
-
-/// Cost of writes on a mounted file system, as the job has learned.
-#[derive(Debug, Serialize)]
-struct FileSystemStatus {
-    /// As in `/proc/self/mountinfo`.
-    device: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    write_call_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    write_bytes_per_s: Option<u64>,
-}
-
-impl From<Cost> for FileSystemStatus {
-    fn from(cost: Cost) -> Self {
-        let device = format!("{}:{}", major(cost.device), minor(cost.device));
-        let per_s = |ns: u64| (1024 * 1_000_000_000_u64).checked_div(ns);
-        let write_bytes_per_s = cost.kib_ns.and_then(per_s);
-        Self { device, write_call_ns: cost.call_ns, write_bytes_per_s }
-    }
 }
 
 impl From<&Remote> for RemoteStatus {
@@ -135,7 +114,7 @@ pub(crate) async fn document(node: &Node, loss: Loss) -> Vec<u8> {
         files: lock(&node.registry).count(),
         staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),
         peak_rss_bytes: peak_rss(),
-        file_systems: node.shared().costs.all().map(FileSystemStatus::from).collect(),
+        file_systems: FileSystem::all(&node.shared().costs),
         remote: node.remote.as_ref(),
         serving: node.listening.get().map(ServingStatus::from),
         multifiles: &node.multifiles,
@@ -151,7 +130,8 @@ pub(crate) fn summary(node: &Node) -> Summary {
     let ended: Vec<_> = (0..CORES_MAX).map(|core| node.ended(core)).collect();
     let samples = lock(&node.samples).as_ref().map_or_else(Vec::new, Samples::taken);
     let traced = node.trace.as_ref().map_or_else(Vec::new, |trace| trace.kept());
-    Summary { samples, traced, ..totals(node, ended.iter()).summary() }
+    let file_systems = FileSystem::all(&node.shared().costs);
+    Summary { samples, traced, file_systems, ..totals(node, ended.iter()).summary() }
 }
 
 /// Takes samples of the counters until the daemon stops, if there is a report.

@@ -6,7 +6,7 @@ use super::{
     Facts,
     records::{Records, SIZES, least},
 };
-use crate::{report, size::Size};
+use crate::{costs::Opens, report, size::Size};
 
 /// Why bytes or files were not delegated, by the names of the statistics: what that means, and what
 /// can be done.
@@ -151,6 +151,9 @@ fn many_files(facts: &Facts<'_>) -> Option<String> {
     let bytes: u64 = written.iter().map(|file| file.written).sum();
     let mean = bytes / written.len().max(1) as u64;
     let is_coalesced = !facts.job.config.coalesced.0.is_empty();
+    if let Some(opens) = Opens::dear(&facts.job.summary.file_systems) {
+        return Some(format!("Together, {}: {}.", opens.told(), opens.advice()));
+    }
     (written.len() >= MANY_FILES && mean < SMALL_FILE && !is_coalesced).then(|| {
         format!(
             "{} files of {} on average were written. On a parallel file system one multifile is \

@@ -8,10 +8,7 @@ use std::{
     fs, io,
     os::{
         fd::{AsRawFd as _, OwnedFd},
-        unix::{
-            ffi::{OsStrExt as _, OsStringExt as _},
-            fs::MetadataExt as _,
-        },
+        unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -28,7 +25,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use crate::socket;
+use crate::{mount_table::unescaped, socket};
 
 pub(super) const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
@@ -237,19 +234,6 @@ fn mount_of(line: &[u8], local: &Path) -> Option<Found> {
     let (_, system) = line.split_once(" - ")?;
     let is_view = system.split(' ').next() == Some(TYPE);
     Some(if is_view { Found::View(number) } else { Found::Other(is_read_only) })
-}
-
-/// A path of `mountinfo`, in which blanks and the like are three octal digits.
-fn unescaped(text: &str) -> PathBuf {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((first, behind)) = rest.split_first() {
-        let code = (*first == b'\\').then(|| behind.get(..3)).flatten();
-        let code =
-            code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = code.and_then(|_| behind.get(3..)).unwrap_or(behind);
-    }
-    std::ffi::OsString::from_vec(bytes).into()
 }
 
 /// The bytes of a path.

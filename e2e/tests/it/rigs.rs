@@ -104,7 +104,11 @@ impl Drop for Rig {
 // ---- requests
 
 /// Requests that program `pattern` makes of slowfs, natively and under `kakehi run`.
-fn requests(options: &str, pattern: &[&str], flags: &[&str]) -> Option<[BTreeMap<String, u64>; 2]> {
+pub(crate) fn requests(
+    options: &str,
+    pattern: &[&str],
+    flags: &[&str],
+) -> Option<[BTreeMap<String, u64>; 2]> {
     let folder = Folder::new();
     let mut found = Vec::new();
     for is_wrapped in [false, true] {
