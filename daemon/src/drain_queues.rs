@@ -5,9 +5,9 @@ mod queue;
 
 use self::queue::Queue;
 
-/// Bytes of a unit of a short log, and a session's share of a round. Not less than a client
-/// publishes as one append (rule 7 of the protocol): such an append is written by one call.
-pub(crate) const UNIT_LEN: u64 = 256 << 10;
+/// Bytes of a unit of a short log, and a session's share of a round: the longest append of a log
+/// is one unit.
+pub(crate) const UNIT_LEN: u64 = shm::staging::APPEND_MAX;
 
 /// Units of a device that may be under way for files nobody waits for.
 const WORKERS_MAX: usize = 4;

@@ -4,9 +4,7 @@
 //! that overlap keep the log's order, so that the last write wins as it did in the program. The
 //! log's order is all a plan must respect, since nothing of it is released before all is written.
 
-use shm::staging::{APPEND, Run};
-
-use crate::drain_queues::UNIT_LEN;
+use shm::staging::{APPEND, APPEND_MAX, Run};
 
 /// Runs that are written by one call, in the order of the file.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,7 +61,7 @@ pub(super) fn appends(runs: &[Run], log_len: u64) -> Vec<Run> {
     let mut appends: Vec<Run> = Vec::with_capacity(runs.len());
     for run in runs {
         match appends.last_mut() {
-            Some(last) if run.start & (log_len - 1) == 0 && last.len + run.len <= UNIT_LEN => {
+            Some(last) if run.start & (log_len - 1) == 0 && last.len + run.len <= APPEND_MAX => {
                 last.len += run.len;
             }
             _ => appends.push(*run),
@@ -172,8 +170,8 @@ mod tests {
         let run = |start, len| Run { file_at: u64::MAX, start, len };
         let parted = [run(100, 156), run(256, 4), run(260, 9)];
         assert_eq!(appends(&parted, 256), [run(100, 160), run(260, 9)]);
-        let long = [run(0, UNIT_LEN), run(UNIT_LEN, 1)];
-        assert_eq!(appends(&long, UNIT_LEN), long);
+        let long = [run(0, APPEND_MAX), run(APPEND_MAX, 1)];
+        assert_eq!(appends(&long, APPEND_MAX), long);
     }
 
     #[test]

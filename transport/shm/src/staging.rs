@@ -46,6 +46,10 @@ use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, Word, fence};
 pub const EXTENTS: usize = if cfg!(loom) { 2 } else { 64 };
 /// File offset of an extent whose bytes go to the end of the file.
 pub const APPEND: u64 = u64::MAX;
+/// Longest append, bytes, of which others see nothing or all: a daemon writes it by one call. A
+/// power of two, as a log grows to hold it.
+pub const APPEND_MAX: u64 = 256 << 10;
+const _: () = assert!(APPEND_MAX.is_power_of_two());
 const FILE_AT_MAX: u64 = i64::MAX as u64;
 const MODE_WRITE_BEHIND: u32 = 0;
 const MODE_SYNCHRONOUS: u32 = 1;

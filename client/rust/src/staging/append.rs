@@ -10,20 +10,16 @@ use rustix::{
 };
 use shm::{
     copy::{self, copy_out},
-    staging::{APPEND, Run, doubt},
+    staging::{APPEND, APPEND_MAX, Run, doubt},
 };
 use wire::TRANSFER_LEN_MAX;
 
 use super::{Failure, grow_to, make_room, place, tell};
 use crate::{file::OpenFile, log::Log, proc::link_of, slot::Link};
 
-/// Most bytes that a daemon writes to a file of its node by one call.
-const WHOLE_MAX: u64 = 256 << 10;
-const _: () = assert!(WHOLE_MAX.is_power_of_two(), "a log grows to hold a whole append");
-
 /// Most bytes appended by one call that stay together.
 pub(crate) const fn whole_max(file: &OpenFile) -> u64 {
-    if file.state.is_remote() { TRANSFER_LEN_MAX as u64 } else { WHOLE_MAX }
+    if file.state.is_remote() { TRANSFER_LEN_MAX as u64 } else { APPEND_MAX }
 }
 
 /// Accepts all of `data`, to be appended, at once. Returns whether it did: else it has more than
