@@ -334,9 +334,9 @@ impl Daemon {
     #[track_caller]
     pub(crate) fn status(&self) -> Value {
         let mut command = Command::new(kakehi());
-        command.args(["status", "--json", "--socket"]).arg(&self.socket);
-        let document = succeed(&mut command, SOON);
-        serde_json::from_str(&document).expect("JSON")
+        let output = run(command.args(["status", "--json", "--socket"]).arg(&self.socket), SOON);
+        assert!(output.status.success(), "{}{}", text(&output.stderr), self.said());
+        serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
     /// Returns the daemon's standard error.

@@ -89,8 +89,14 @@ fn strange(command: &mut Command) -> &mut Command {
 }
 
 fn is_mounted(at: &Path) -> bool {
+    options_of_mount(at).is_some()
+}
+
+/// The last mount's, which hides those before.
+fn options_of_mount(at: &Path) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("/proc");
-    mounts.lines().any(|line| line.split(' ').nth(4) == at.to_str())
+    let last = mounts.lines().rfind(|line| line.split(' ').nth(4) == at.to_str())?;
+    last.split(' ').nth(5).map(str::to_owned)
 }
 
 fn script(name: &str) -> PathBuf {

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use super::{coalescing, is_mounted, strange};
+use super::{coalescing, is_mounted, options_of_mount, strange};
 use crate::{
     bad_input::{as_nobody, install},
     coalesce::kill_all,
@@ -101,7 +101,10 @@ fn folder_that_a_killed_job_left_read_only_is_mended_by_the_next_run() {
     for rounds in 1..3 {
         let mut command = coalescing(&folder, "none");
         let mut running = Running::start(command.args(["sleep", "60"]));
-        assert!(wait_for(SOON, || is_mounted(&local(&folder))));
+        // It is mounted first, and then made read-only.
+        let is_covered =
+            || options_of_mount(&local(&folder)).is_some_and(|it| it.starts_with("ro"));
+        assert!(wait_for(SOON, is_covered));
         kill_all(&folder);
         running.wait(SOON);
         fs::write(local(&folder).join("f"), "").expect_err("it is read-only yet");
