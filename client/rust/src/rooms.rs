@@ -26,6 +26,8 @@ pub type Path = [u8; PATH_MAX];
 const BLOCKS: usize = 64;
 /// Rooms of a thread: what the longest call takes, and a handler's in the midst of it.
 const ROOMS: usize = 16;
+/// Bits of a thread's number below those that differ from the next thread's.
+const STACK_BITS: u32 = 12;
 /// Owner of a free block.
 const NOBODY: usize = 0;
 
@@ -63,6 +65,12 @@ impl Room {
     #[must_use]
     pub fn take() -> Option<Self> {
         let me = thread();
+        let home = home(me);
+        if owner_is(home, me) || take_block(home, me) {
+            if let Some(room) = Self::of(home) {
+                return Some(room);
+            }
+        }
         let mut has_one = false;
         for index in (0..BLOCKS).filter(|index| owner_is(*index, me)) {
             if let Some(room) = Self::of(index) {
@@ -100,6 +108,12 @@ impl Room {
             }
         }
     }
+}
+
+/// The block that a thread finds free, unless another one is at home there, too.
+const fn home(thread: usize) -> usize {
+    let stack = thread >> STACK_BITS;
+    (stack ^ stack >> 6) % BLOCKS
 }
 
 fn owner_is(index: usize, owner: usize) -> bool {
