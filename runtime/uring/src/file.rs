@@ -193,25 +193,29 @@ fn regular_kind(fd: &OwnedFd, device: u64, elsewhere: &Elsewhere) -> io::Result<
         FileSystem::Memory => Kind::Memory,
         // Others may stand still: then only threads do.
         FileSystem::Elsewhere => Kind::Other,
-        FileSystem::Local if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Direct,
-        FileSystem::Local => Kind::Cached,
+        _ if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Direct,
+        FileSystem::Local | FileSystem::Overlay => Kind::Cached,
     };
     Ok((kind, system != FileSystem::Elsewhere))
 }
 
-/// True if what is on a device waits for this machine's devices only. May wait for others itself.
+/// True if what is on a device waits for this machine's devices only, and an open copies nothing
+/// (an overlay's may). May wait for others itself.
 ///
 /// # Errors
 ///
 /// Those of `fstatfs`.
 pub fn is_local(fd: &OwnedFd, device: u64) -> io::Result<bool> {
-    file_system(fd, device, &ELSEWHERE).map(|system| system != FileSystem::Elsewhere)
+    let system = file_system(fd, device, &ELSEWHERE)?;
+    Ok(matches!(system, FileSystem::Memory | FileSystem::Local))
 }
 
 #[derive(PartialEq, Eq)]
 enum FileSystem {
     Memory,
     Local,
+    /// Of layers that may be anywhere, of which those of this machine are usual.
+    Overlay,
     Elsewhere,
 }
 
@@ -223,7 +227,8 @@ fn file_system(fd: &OwnedFd, device: u64, elsewhere: &Elsewhere) -> io::Result<F
     let magic = u32::try_from(fstatfs(fd)?.f_type & 0xffff_ffff).unwrap_or_default();
     Ok(match magic {
         TMPFS | RAMFS => FileSystem::Memory,
-        EXT | XFS | BTRFS | F2FS | OVERLAY => FileSystem::Local,
+        EXT | XFS | BTRFS | F2FS => FileSystem::Local,
+        OVERLAY => FileSystem::Overlay,
         _ => {
             elsewhere.write().unwrap_or_else(PoisonError::into_inner).insert(device);
             FileSystem::Elsewhere

@@ -164,7 +164,12 @@ pub fn reopen(fd: &OwnedFd) -> io::Result<OwnedFd> {
 /// Refuses a name that leads to something else than a regular file: opening may have effects.
 fn refuse_special(scope: &Scope, path: &CStr, flags: OFlags) -> io::Result<()> {
     let follow = !flags.intersects(OFlags::NOFOLLOW | OFlags::EXCL);
-    let Ok(status) = status(scope, path, follow) else { return Ok(()) };
+    let status = match status(scope, path, follow) {
+        Ok(status) => status,
+        // What was not in the kernel's cache may be there at the next look.
+        Err(why) if scope.is_within() => return Err(why),
+        Err(_) => return Ok(()),
+    };
     match FileType::from_raw_mode(status.mode) {
         // The errors of a folder or a link are those of the open itself.
         FileType::RegularFile | FileType::Symlink => Ok(()),

@@ -277,9 +277,11 @@ fn resolve(
     how: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     let (flags, mode) = heeded(flags, mode);
-    // Refused only while somebody renames on the way: then the kernel asks to be asked again.
+    // Refused only while somebody renames on the way: then the kernel asks to be asked again. Of
+    // its cache alone it is asked once.
+    let tries = if how.contains(ResolveFlags::CACHED) { 1 } else { 64 };
     let mut opened = Err(Errno::AGAIN);
-    for _ in 0..64 {
+    for _ in 0..tries {
         opened = openat2(folder, path, flags, mode, how);
         if opened.as_ref().err() != Some(&Errno::AGAIN) {
             break;

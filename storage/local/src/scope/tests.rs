@@ -65,9 +65,10 @@ fn scope_within_the_file_system_of_its_root_finds_what_is_there_and_no_more() {
     }
     let root = Scope::below(Path::new("/")).expect("openat2");
     if let Some((within, _)) = root.within() {
-        let error = within.find(c"/proc/version").expect_err("another file system");
-        assert_eq!(error.raw_os_error(), Some(18));
-        assert_eq!(within.find(c"/proc").expect_err("its mount").raw_os_error(), Some(18));
+        for path in [c"/proc/version", c"/proc"] {
+            let error = within.find(path).expect_err("another file system").raw_os_error();
+            assert!([Some(18), Some(11)].contains(&error), "{path:?} {error:?}");
+        }
     }
 }
 
