@@ -278,6 +278,7 @@ impl Client {
             }
         }
         let is_closed = |fd: &RawFd| u32::try_from(*fd).is_ok_and(|n| (first..=last).contains(&n));
+        self.sampler.unfollow(|fd| is_closed(&fd));
         let own = self.connected();
         // A parent's may be closed.
         let is_parents = |other: &&Connection| !own.is_some_and(|own| ptr::eq(own, *other));
@@ -325,6 +326,7 @@ impl Client {
 
     /// The number now refers to something that is no file of ours.
     pub fn forget(&'static self, fd: RawFd) {
+        self.sampler.unfollow(|followed| followed == fd);
         self.table.take(fd);
     }
 

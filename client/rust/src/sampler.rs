@@ -184,9 +184,20 @@ impl Sampler {
         self.line().syncs.begin(usize::MAX)
     }
 
+    /// The place of a followed file's device in the table.
     #[inline]
-    pub(crate) fn is_followed(&self, fd: RawFd) -> bool {
-        self.followed.load(Ordering::Relaxed) >> PLACE_BITS == i64::from(fd)
+    pub(crate) fn place_of(&self, fd: RawFd) -> Option<usize> {
+        let followed = self.followed.load(Ordering::Relaxed);
+        let place = || usize::try_from(followed & ((1 << PLACE_BITS) - 1)).ok();
+        if followed >> PLACE_BITS == i64::from(fd) { place() } else { None }
+    }
+
+    /// Follows a file no more whose number is not its own from now on.
+    pub(crate) fn unfollow(&self, is_reused: impl FnOnce(RawFd) -> bool) {
+        let followed = self.followed.load(Ordering::Relaxed);
+        if i32::try_from(followed >> PLACE_BITS).is_ok_and(is_reused) {
+            self.followed.store(NOTHING, Ordering::Relaxed);
+        }
     }
 
     #[cold]
@@ -198,20 +209,13 @@ impl Sampler {
         self.line().transfers.restart();
     }
 
-    /// Place of the followed file's device.
-    fn place(&self) -> usize {
-        let place = self.followed.load(Ordering::Relaxed) & ((1 << PLACE_BITS) - 1);
-        usize::try_from(place).unwrap_or(usize::MAX)
+    #[cold]
+    pub(crate) fn transfer_begins(&self, place: usize) -> Option<Timed> {
+        self.line().transfers.begin(place)
     }
 
     #[cold]
-    pub(crate) fn transfer_begins(&self) -> Option<Timed> {
-        self.line().transfers.begin(self.place())
-    }
-
-    #[cold]
-    pub(crate) fn last_close_begins(&self) -> Option<Timed> {
-        let place = self.place();
+    pub(crate) fn last_close_begins(&self, place: usize) -> Option<Timed> {
         self.followed.store(NOTHING, Ordering::Relaxed);
         Timed::begin(EVERY, place)
     }
@@ -253,17 +257,22 @@ mod tests {
     #[test]
     fn one_file_is_followed_until_it_is_closed() {
         let sampler = Sampler::new();
-        assert!([0, -1, RawFd::MIN].iter().all(|fd| !sampler.is_followed(*fd)));
+        assert!([0, -1, RawFd::MIN].iter().all(|fd| sampler.place_of(*fd).is_none()));
         sampler.follow(7, 3);
-        assert!(sampler.is_followed(7) && !sampler.is_followed(8));
-        let first = sampler.transfer_begins().expect("the first is timed");
+        assert_eq!([7, 8].map(|fd| sampler.place_of(fd)), [Some(3), None]);
+        let first = sampler.transfer_begins(3).expect("the first is timed");
         let sample = first.sample(CallKind::Read, 5);
         assert_eq!((first.place(), sample.calls, sample.len), (3, 1, 5));
         assert!(sample.ns < 10_000_000_000, "{sample:?}");
-        assert_eq!(sampler.last_close_begins().map(Timed::place), Some(3));
-        assert!(!sampler.is_followed(7));
+        assert_eq!(sampler.last_close_begins(3).map(Timed::place), Some(3));
+        assert!(sampler.place_of(7).is_none());
         sampler.follow(7, 1 << PLACE_BITS);
-        assert!(!sampler.is_followed(7), "a table is not as long");
+        assert!(sampler.place_of(7).is_none(), "a table is not as long");
+        sampler.follow(7, 3);
+        sampler.unfollow(|fd| fd == 8);
+        assert_eq!(sampler.place_of(7), Some(3));
+        sampler.unfollow(|fd| fd == 7);
+        assert!(sampler.place_of(7).is_none(), "its number is another file's");
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl Client {
     #[must_use]
     #[inline]
     pub fn transfer_begins(&'static self, fd: RawFd) -> Option<Timed> {
-        if self.sampler.is_followed(fd) { self.sampler.transfer_begins() } else { None }
+        let place = self.sampler.place_of(fd)?;
+        if self.table.is_opened(fd) { self.sampler.transfer_begins(place) } else { None }
     }
 
     /// A timed read has moved `len` bytes.
@@ -81,7 +82,7 @@ impl Client {
     #[must_use]
     #[inline]
     pub fn close_begins(&'static self, fd: RawFd) -> Option<Timed> {
-        if self.sampler.is_followed(fd) { self.sampler.last_close_begins() } else { None }
+        self.sampler.last_close_begins(self.sampler.place_of(fd)?)
     }
 
     /// A timed close is over.
