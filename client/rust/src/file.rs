@@ -178,7 +178,8 @@ impl OpenFile {
     /// the write need not be timed. It is one of few that follow one that was.
     pub(crate) fn leaves_untimed(&mut self, id: FileId) -> bool {
         let may = self.is_open_as(id) && self.access.writable && self.owed == Owed::Nothing;
-        may && matches!(self.state, State::Fresh) && self.spent.leave()
+        let is_behind = self.writes != Writes::Through && matches!(self.state, State::Fresh);
+        may && is_behind && self.spent.leave()
     }
 
     /// Returns the link and log for a small write at the position, if this is the file `id` and
