@@ -95,8 +95,6 @@ pub(crate) struct Rates {
     pub(crate) drained: u64,
 }
 
-impl Rated {}
-
 impl Rates {
     /// The rates of the time between two statuses.
     pub(crate) fn between(before: &Value, now: &Value, time: Duration) -> Self {

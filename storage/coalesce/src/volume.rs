@@ -222,7 +222,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Prior a change, and until that is made: from the first one on the multifile counts as
+    /// Before a change, and until that is made: from the first one on the multifile counts as
     /// unclosed. Once it is closed nothing is changed, and no change is answered: who asked for it
     /// asks the next server.
     ///
