@@ -38,6 +38,8 @@ if [ "$1" = needs ]; then
 fi
 name=$1 dir=$2 W=${WRAP:-}
 input=$(mktemp -d)
+# Two that make the same folder at once fail.
+export OMPI_MCA_orte_tmpdir_base=$input
 trap 'rm -rf "$input"' EXIT
 
 cavity() { # OpenFOAM's tutorial on 2x2 domains: 25 steps are written, binary
