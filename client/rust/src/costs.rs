@@ -1,7 +1,7 @@
 //! Costs of the file systems of this process, and their consequences for writes.
 //!
 //! A file is handed over once its small writes have taken as long as that costs: what the client
-//! and the daemon do, and one more close of its descriptor, which may ask a server.
+//! and the daemon do, and what they ask a server: the attributes and one more close.
 //!
 //! A large write is staged where its file system is slower than to copy the bytes, so that the
 //! program goes on at the speed of memory and the daemon drains beside it. Elsewhere it passes.
@@ -53,14 +53,15 @@ impl Client {
 
 impl Locked {
     /// True if the file's small writes have taken as long as handing it over costs: `stage_after`,
-    /// and the close of the daemon's descriptor, which the program's close waits for.
+    /// and two requests of a file system that asks a server at a close. One is for the attributes,
+    /// one the close of the daemon's descriptor, which the program's close waits for.
     pub(crate) fn repays_hand_over(&self, stage_after: Duration) -> bool {
         let spent = self.spent.time;
         let close = || {
             let ns = self.client.costs().and_then(|costs| costs.call(self.device, CallKind::Close));
             Duration::from_nanos(ns.unwrap_or(0)).min(CLOSE_MAX)
         };
-        spent >= stage_after && (stage_after.is_zero() || spent - stage_after >= close())
+        spent >= stage_after && (stage_after.is_zero() || spent - stage_after >= 2 * close())
     }
 
     /// True if a large write is staged all the same. What is appended by one call others see in one
