@@ -4,8 +4,6 @@ use daemon::FileSystem;
 
 use crate::size::Size;
 
-/// Kinds of calls, in the order in which they are shown.
-const KINDS: [&str; 7] = ["write", "read", "open", "create", "close", "sync", "stat"];
 /// Opens and closes that take less together are of a file system that has no need of fewer files.
 const DEAR_NS: u64 = 100_000;
 /// Time of all of them together from which on it is worth a word.
@@ -63,7 +61,7 @@ impl<'a> Opens<'a> {
 /// The costs of a file system, on a line.
 pub(crate) fn line(system: &FileSystem) -> String {
     let of = |name: &str| system.costs.get(name).copied();
-    let known = KINDS.iter().filter_map(|kind| {
+    let known = FileSystem::kinds().filter_map(|kind| {
         let call = of(&format!("{kind}_call_ns")).map(time);
         let rate = of(&format!("{kind}_bytes_per_s"));
         let rate = rate.map(|len| format!("{}/s", Size(len).approximate()));

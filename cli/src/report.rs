@@ -254,7 +254,7 @@ mod tests {
         assert!(text.contains("reason 11 11B"), "{text}");
     }
 
-    /// Whose files are dear to make.
+    /// A file system on which it takes long to make files.
     fn dear() -> FileSystem {
         let costs = [("create_call_ns".to_owned(), 1_000_000), ("create_calls".to_owned(), 5_000)];
         let (device, mount) = ("0:52".to_owned(), Some("/lustre".to_owned()));

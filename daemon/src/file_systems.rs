@@ -24,6 +24,11 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
+    /// Names of the kinds of calls, in the order in which they are shown.
+    pub fn kinds() -> impl Iterator<Item = &'static str> {
+        CallKind::ALL.into_iter().map(CallKind::name)
+    }
+
     /// Those of a table of which anything is known.
     pub(crate) fn all(costs: &Costs) -> Vec<Self> {
         let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Costs of calls on each mounted file system, as all processes of a job have found.
 //!
-//! Whoever makes a call times it now and then and tells how long it took, and whoever has to decide
-//! looks here. An estimate follows the median: the least of the first samples, then a step up or
-//! down with each one. A thread that lost its core in a call moves it no more than any other.
+//! Callers time a call now and then and tell how long it took; decisions look here. An estimate
+//! follows the median: the least of the first samples, then a step up or down with each one. A
+//! thread that lost its core in a call moves it no more than any other.
 //!
 //! # Trust
 //!
