@@ -92,8 +92,9 @@ impl Client {
         log.producer.publish(link.shared, start, len);
         log.note(start, len);
         staging::tell(link, log);
-        if link.connection.is_lost() {
-            self.detach_lost(Locked { client: self, fd, id, entry, file });
+        // Also of another one by now, who was shown all but this.
+        if link.connection.is_lost() || link.shared.is_synchronous() {
+            self.end_alone(Locked { client: self, fd, id, entry, file });
         } else {
             drop(file);
         }
@@ -103,10 +104,15 @@ impl Client {
         Some(data.len())
     }
 
-    /// The daemon was found to be lost after a write was accepted.
+    /// After a write was accepted the daemon was found to be lost, or to have demoted the file. What
+    /// the bytes are refused with stays owed.
     #[cold]
-    fn detach_lost(&'static self, mut file: Locked) {
-        file.detach(Reason::DaemonLost);
+    fn end_alone(&'static self, mut file: Locked) {
+        if file.state.link().is_some_and(|link| link.connection.is_lost()) {
+            file.detach(Reason::DaemonLost);
+        } else {
+            file.drain();
+        }
         drop(file);
         self.sweep();
     }

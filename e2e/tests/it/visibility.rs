@@ -10,7 +10,9 @@ use rustix::process::Signal;
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kept_in_one_of, note, program, run, skip, text, wait_for},
+    harness::{
+        Daemon, Folder, SOON, kept_in_one_of, note, program, run, skip, succeed, text, wait_for,
+    },
 };
 
 const ROUNDS: u32 = 50;
@@ -72,6 +74,18 @@ fn a_wrapped_reader_sees_at_once_what_it_opens_or_stats() {
         pair.other.get(&format!("close {reader}"));
     }
     pair.end(5 * u64::from(ROUNDS));
+}
+
+/// When the write begins the file is its client's alone, and when it ends no more.
+#[test]
+fn a_write_during_which_others_open_the_file_is_in_it_when_it_returns() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let said = succeed(daemon.wrap(program("overtaken")).arg(folder.join("file")), SOON);
+    assert_eq!(said, "seen\n");
+    let summary = daemon.status()["summary"].clone();
+    assert!(summary["bytes_staged"].as_u64() > Some(1 << 20), "{summary:#}");
+    daemon.end();
 }
 
 #[test]
