@@ -278,7 +278,7 @@ pub(crate) fn largest_log(connection: &Connection, part: u64) -> u64 {
     connection.arena.lock().map_or(0, |arena| arena.share(part))
 }
 
-/// Makes room in a full log: drains all of one's own, waits for half of the daemon's.
+/// Makes room in a full log: drains one's own to its boundary, waits for half of the daemon's.
 pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     let (head, waiting) = (log.producer.head(), log.producer.waiting());
     let is_ahead = log.drains.is_ahead(&link.connection.job.shared().costs, log.device);

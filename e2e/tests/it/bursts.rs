@@ -1,10 +1,12 @@
-//! Memory for bursts of large writes: who gets how much, and that it is given back.
+//! Memory for bursts of writes: who gets how much, that it is given back, and that a full log is
+//! drained in whole pieces.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use crate::{
     harness::{Daemon, Folder, kakehi, kakehi_run, program, run, skip, text, wait_for},
     rigs::Rig,
+    strace::Trace,
 };
 
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -27,6 +29,27 @@ fn numbers(command: &mut Command) -> Vec<u64> {
     assert!(output.status.success(), "{command:?}: {output:?}");
     let said = text(&output.stdout);
     said.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+}
+
+/// The kernel has larger folios for aligned pieces. The daemon's ticks may drain others in between.
+#[test]
+fn full_logs_are_drained_by_aligned_pieces_of_their_length() {
+    if !Trace::is_possible() {
+        return skip("aligned pieces", "no strace");
+    }
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let trace = folder.join("trace");
+    let mut command = daemon.wrap("strace");
+    command.args(["-f", "-qq", "-s", "0", "-e", "trace=writev", "-o"]).arg(&trace);
+    command.arg(program("skipped")).arg(folder.join("file"));
+    assert!(run(&mut command, TIME_MAX).status.success());
+    let calls = fs::read_to_string(trace).expect("a trace");
+    let whole = calls.lines().filter(|call| call.ends_with("= 262144")).count();
+    // Cut elsewhere, there are two others for each.
+    let others = calls.lines().filter(|call| call.contains("writev(")).count() - whole;
+    assert!(others <= whole + 8, "{whole} and {others}\n{calls}");
+    daemon.end();
 }
 
 #[track_caller]

@@ -76,8 +76,8 @@ impl Drop for Undisturbed {
     }
 }
 
-/// Drains the log from this side; unless `is_whole`, by one write, to a multiple of the log's
-/// length. Returns whether it did: not while the daemon drains.
+/// Drains the log from this side; unless `is_whole`, to a multiple of the log's length in the file,
+/// or half of the log. Returns whether it did: not while the daemon drains.
 fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> io::Result<bool> {
     let shared = link.shared;
     while log.producer.refresh(shared) > 0 {
@@ -91,7 +91,9 @@ fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> 
             continue;
         }
         let (from, issued_ns) = (consumer.tail(), if taken_ns > 0 { now_ns() } else { 0 });
-        let written = write_oldest(link, log, &consumer, fd, is_whole);
+        let oldest = oldest(link, log, &consumer, is_whole);
+        let is_cut = oldest.is_ok_and(|(_, is_cut)| is_cut);
+        let written = oldest.and_then(|(run, _)| write_run(link, log, run, fd));
         if let (true, Ok(len)) = (taken_ns > 0, written) {
             log.trace_drain(link, Drained { from, to: from + len, taken_ns, issued_ns });
         }
@@ -108,7 +110,7 @@ fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> 
         shared.end_drain(claim);
         match written {
             Ok(0) => return Err(Errno::IO),
-            Ok(len) if !is_whole && len >= log.producer.capacity() / 2 => {
+            Ok(len) if is_cut || !is_whole && len >= log.producer.capacity() / 2 => {
                 log.producer.refresh(shared);
                 break;
             }
@@ -119,25 +121,27 @@ fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> 
     Ok(true)
 }
 
-/// Writes the oldest staged bytes that go to one place, by one call at the kernel's position, which
-/// says to whoever takes over how far that came. Returns the bytes written.
-fn write_oldest(
-    link: Link,
-    log: &mut Log,
-    consumer: &Consumer,
-    fd: BorrowedFd<'_>,
-    is_whole: bool,
-) -> io::Result<u64> {
+/// The oldest staged bytes that go to one place, and whether they are cut at a multiple of the
+/// log's length in the file, as they are unless all are wanted.
+fn oldest(link: Link, log: &Log, consumer: &Consumer, is_whole: bool) -> io::Result<(Run, bool)> {
     let mut runs = [Run::default(); 2];
     // Only a daemon that scribbled over the slot brings us here.
     let count = consumer.runs(link.shared, u64::MAX, &mut runs).map_err(|_| Errno::IO)?;
-    let mut run = append::joined(&runs, log.producer.capacity());
     if count == 0 {
-        return Ok(0);
+        return Ok((Run::default(), false));
     }
-    if !is_whole && run.file_at != APPEND {
-        let beyond = (run.file_at + run.len) % log.producer.capacity();
-        run.len -= if beyond < run.len { beyond } else { 0 };
+    let mut run = append::joined(&runs, log.producer.capacity());
+    let beyond = run.file_at.wrapping_add(run.len) % log.producer.capacity();
+    let is_cut = !is_whole && run.file_at != APPEND && (1..run.len).contains(&beyond);
+    run.len -= if is_cut { beyond } else { 0 };
+    Ok((run, is_cut))
+}
+
+/// Writes staged bytes that go to one place, by one call at the kernel's position, which says to
+/// whoever takes over how far that came. Returns the bytes written.
+fn write_run(link: Link, log: &mut Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<u64> {
+    if run.len == 0 {
+        return Ok(0);
     }
     let first = place(link, log, run.start, run.len).ok_or(Errno::FAULT)?;
     let second = place(link, log, run.start + first.len() as u64, run.len - first.len() as u64);
