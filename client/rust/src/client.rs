@@ -47,8 +47,8 @@ pub struct Client {
     /// Counts descriptors that were left unexamined when they were opened.
     pub(crate) opened_turn: AtomicU32,
     pub(crate) attention: Attention,
-    /// Time that the kernel took for small writes while there was no session, ns.
-    pub(crate) spent_ns: AtomicU64,
+    /// Time that small writes took beyond the copies of their bytes while there was no session, ns.
+    pub(crate) overhead_ns: AtomicU64,
     /// How much of it the job's segment has been told.
     pub(crate) told_ns: AtomicU64,
     pub(crate) sessions: Sessions,
@@ -84,7 +84,7 @@ impl Client {
             is_limited: AtomicBool::new(false),
             opened_turn: AtomicU32::new(0),
             attention: Attention::new(),
-            spent_ns: AtomicU64::new(0),
+            overhead_ns: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
             sessions: Sessions::new(),
             umask: Umask::new(),

@@ -16,6 +16,7 @@ use crate::{
     clock::{nanoseconds, now},
     cursor::Keeper,
     file::FileEntry,
+    job::overhead_ns,
     limit::{exceeded, fitting},
     locked_file::Locked,
     log::Log,
@@ -104,8 +105,8 @@ impl Client {
         Some(data.len())
     }
 
-    /// After a write was accepted the daemon was found to be lost, or to have demoted the file. What
-    /// the bytes are refused with stays owed.
+    /// After a write was accepted the daemon was found to be lost, or to have demoted the file.
+    /// Where the bytes are refused, the error stays owed.
     #[cold]
     fn end_alone(&'static self, mut file: Locked) {
         if file.state.link().is_some_and(|link| link.connection.is_lost()) {
@@ -411,7 +412,8 @@ impl Locked {
             self.write_cost.learn(len as u64, time);
         }
         if self.client.connected().is_none() {
-            self.client.spent_ns.fetch_add(nanoseconds(spent), Ordering::Relaxed);
+            let overhead = overhead_ns(len, nanoseconds(time), nanoseconds(spent));
+            self.client.overhead_ns.fetch_add(overhead, Ordering::Relaxed);
         }
     }
 

@@ -56,8 +56,9 @@ pub struct JobShared {
     pub costs: Costs,
     /// Names that may be in coalesced folders.
     pub names: Names,
-    /// Time that small writes of the job's processes took while no daemon served, in ns.
-    pub spent_ns: AtomicU64,
+    /// Time that small writes of the job took beyond the copies of their bytes, told until a daemon
+    /// serves, ns.
+    pub overhead_ns: AtomicU64,
     /// Not 0 once a daemon serves the job.
     pub served: AtomicU32,
 }
@@ -310,6 +311,13 @@ impl SessionShared {
         self.files.get(index)
     }
 
+    /// True if file `index` is marked dirty.
+    #[must_use]
+    pub fn is_dirty(&self, index: usize) -> bool {
+        let bit = 1 << (index % 64);
+        self.dirty.get(index / 64).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
     /// Marks file `index` dirty; returns whether it was not. Call after publishing.
     pub fn mark_dirty(&self, index: usize) -> bool {
         let (Some(word), bit) = (self.dirty.get(index / 64), 1 << (index % 64)) else {
@@ -318,7 +326,8 @@ impl SessionShared {
         word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0
     }
 
-    /// Takes the dirty marks of files `64 * word ..`, as bits. Look at their logs after this.
+    /// Takes the dirty marks of files `64 * word ..`, as bits. Look at their logs after this, and
+    /// again after [`SEEN_AFTER`](crate::staging::SEEN_AFTER).
     pub fn take_dirty(&self, word: usize) -> u64 {
         let Some(word) = self.dirty.get(word) else { return 0 };
         if word.load(Ordering::Relaxed) == 0 {
