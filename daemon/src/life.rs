@@ -10,6 +10,7 @@ use std::{
 
 use coalesce::Coalesced;
 use executor::{Class, first, lock};
+use shm::staging::SEEN_AFTER;
 
 use crate::{
     core::Core, listener::Connections, mounts::Mounts, node::Mail, signals::Watched, socket,
@@ -108,7 +109,12 @@ impl Life {
         if end == End::Unattached {
             first(self.deserted(), self.core.handle.sleep(self.linger)).await;
         }
-        lock(&node.registry).demote_all();
+        let is_news = lock(&node.registry).demote_all(&self.core.handle);
+        if is_news {
+            self.core.handle.sleep(SEEN_AFTER).await;
+            // What was linked meanwhile.
+            lock(&node.registry).demote_all(&self.core.handle);
+        }
         node.ask_all(Mail::Close).await;
         self.emptied().await;
         for view in &self.views {

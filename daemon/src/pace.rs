@@ -2,8 +2,9 @@
 //!
 //! A client marks a file dirty when it publishes to it and finds it unmarked. The daemon takes the
 //! mark, and from then on the file is *active*: looked at by a tick every [`TICK`], until it has
-//! been found empty for [`QUIET_TICKS`]. While ticks run, further marks wait for the next one, so
-//! a client raises at most once a tick, and not at all while its files stay active and marked.
+//! been found empty for [`QUIET_TICKS`] since its mark was taken: who publishes has no fence, and
+//! may still have found a mark that was just taken ([`SEEN_AFTER`]). While ticks run, further marks
+//! wait for the next one, so a client raises at most once a tick.
 //!
 //! A tick drains what was there at the tick before, or when the mark was taken, and whatever has
 //! much staged. Bytes are therefore on their way at most two ticks after they were published.
@@ -11,6 +12,7 @@
 use std::{rc::Rc, time::Duration};
 
 use executor::Class;
+use shm::staging::SEEN_AFTER;
 
 use crate::{
     core::Core, drain, file::OpenFile, registration, session::Session,
@@ -22,6 +24,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(2);
 /// How many ticks must find a file empty before it is no longer active: 10 ms. A wake-up by its
 /// next write costs less than more ticks.
 const QUIET_TICKS: u32 = 5;
+const _: () = assert!(TICK.as_nanos() > SEEN_AFTER.as_nanos());
 
 /// Follows up on a raised dirty bit: at once when no tick runs, else for what has much staged.
 pub(crate) fn marked<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
@@ -63,13 +66,10 @@ fn take_marks<S: SessionStorage>(core: &Rc<Core<S>>, session: &Session<S>) {
     }
 }
 
-/// Has the ticks look at a file that has something staged.
+/// Has the ticks look at a file whose mark was taken.
 fn activate<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
-    if file.staged() == 0 {
-        return; // The mark of what has been drained since.
-    }
+    file.pace.quiet_ticks.set(0);
     if !file.pace.is_active.replace(true) {
-        file.pace.quiet_ticks.set(0);
         file.pace.seen.set(file.head());
         core.active.borrow_mut().push(Rc::clone(file));
     }
@@ -124,11 +124,6 @@ fn look<S: SessionStorage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     pace.quiet_ticks.set(pace.quiet_ticks.get() + 1);
     if pace.quiet_ticks.get() >= QUIET_TICKS || file.is_closing() {
         core.forget(file);
-        // Clears the file's mark; what was published before the mark was cleared is seen now.
-        if let Some(session) = core.session(file.session) {
-            take_marks(core, &session);
-            activate(core, file);
-        }
     }
 }
 

@@ -107,8 +107,9 @@ pub(crate) fn admit<S: SessionStorage>(
         slot,
         can_write: flags.has(FileFlags::WRITABLE),
         segment: Arc::clone(&session.segment),
+        demoted_at: None,
     };
-    let others = lock(&core.node.registry).add(identity, opener);
+    let others = lock(&core.node.registry).add(identity, opener, &core.handle);
     if !others.is_empty() {
         let core = Rc::clone(core);
         let handle = core.handle.clone();

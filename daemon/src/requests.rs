@@ -300,7 +300,7 @@ async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Wo
             Ok(0)
         }
         Work::Settle(identity, false) => {
-            settle::drain_inode(core, identity).await;
+            settle::drain_for(core, identity, Some(session.id)).await;
             Ok(0)
         }
     }

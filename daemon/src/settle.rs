@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use executor::{lock, reply};
+use shm::staging::SEEN_AFTER;
 use storage::names::Identity;
 
 use crate::{core::Core, drain, node::Mail, registry::Opener, session_storage::SessionStorage};
@@ -11,14 +12,24 @@ use crate::{core::Core, drain, node::Mail, registry::Opener, session_storage::Se
 /// call is in the file.
 pub(crate) async fn settle<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
     hear_of(core, identity).await;
-    let openers = lock(&core.node.registry).demote(identity);
+    let openers = lock(&core.node.registry).demote(identity, &core.handle);
     drain_all(core, &openers).await;
 }
 
 /// Drains every file open on an inode, and leaves them as they are.
 pub(crate) async fn drain_inode<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
+    drain_for(core, identity, None).await;
+}
+
+/// As [`drain_inode`], for a session that has staged nothing to its own file yet.
+pub(crate) async fn drain_for<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    identity: Identity,
+    session: Option<u32>,
+) {
     hear_of(core, identity).await;
-    let openers = lock(&core.node.registry).openers(identity);
+    let mut openers = lock(&core.node.registry).openers(identity);
+    openers.retain(|opener| Some(opener.session) != session);
     drain_all(core, &openers).await;
 }
 
@@ -34,8 +45,15 @@ async fn hear_of<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
     }
 }
 
-/// Drains the files of `openers`.
+/// Drains the files of `openers`: what was accepted before this call, and by those who had not seen
+/// that they were demoted.
 pub(crate) async fn drain_all<S: SessionStorage>(core: &Rc<Core<S>>, openers: &[Opener]) {
+    if let Some(at) = openers.iter().filter_map(|opener| opener.demoted_at).max() {
+        let left = SEEN_AFTER.saturating_sub(core.handle.now().saturating_since(at));
+        if !left.is_zero() {
+            core.handle.sleep(left).await;
+        }
+    }
     let mut elsewhere = Vec::new();
     for opener in openers.iter().filter(|opener| opener.core != core.index) {
         let Some(mailbox) = core.node.mailbox(opener.core) else { continue };

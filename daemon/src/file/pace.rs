@@ -16,7 +16,7 @@ pub(crate) struct Pace {
     pub(crate) is_active: Cell<bool>,
     /// Head of the log at the last tick.
     pub(crate) seen: Cell<u64>,
-    /// Ticks in a row that found the log empty.
+    /// Ticks in a row that found the log empty, since its mark was taken.
     pub(crate) quiet_ticks: Cell<u32>,
     /// Log position up to which the background shall drain, however little that is.
     pub(crate) wanted: Cell<u64>,

@@ -42,6 +42,8 @@ const ACKNOWLEDGE_TIME_MAX: Duration = Duration::from_millis(1);
 const FLUSH_TIME_MAX: Duration = Duration::from_millis(5);
 /// The promise of `docs/reference/protocol.md`: longest time staged bytes stay undrained.
 const STAGED_TIME_MAX: Duration = Duration::from_millis(10);
+/// Longest time, us, until others see what a client has stored: less than `SEEN_AFTER`.
+const LATE_MAX_US: u64 = 950;
 
 /// The control socket: what the client has sent, and whether it is there.
 #[derive(Default)]
@@ -216,38 +218,53 @@ impl Client {
             self.index * REGION_LEN + self.rng.u64(0..REGION_LEN - len)
         };
         let value = self.rng.u8(1..);
-        let mut done = 0;
+        let (mut done, mut waits) = (0, false);
         while done < len {
             let to = if appends { APPEND } else { at + done };
-            let staged = self.stage(slot, to, len - done, value);
+            let staged;
+            (staged, waits) = self.stage(slot, to, len - done, value).await;
             done += staged;
             if staged == 0 {
                 self.flush(slot).await;
             }
         }
-        if self.shared(slot).is_synchronous() {
+        if waits {
             self.flush(slot).await;
         }
     }
 
-    /// Stages what fits; returns how much that was.
-    fn stage(&mut self, slot: u32, at: u64, len: u64, value: u8) -> u64 {
+    /// Stages what fits; returns how much that was, and whether it is to be drained. Others may see
+    /// a store after this client has read their flags.
+    async fn stage(&mut self, slot: u32, at: u64, len: u64, value: u8) -> (u64, bool) {
         let segment = Arc::clone(&self.segment);
         let shared = segment.slot(slot).expect("a slot");
+        let flags = || (segment.shared().is_dirty(slot as usize), shared.is_synchronous());
+        let (mut seen, since) = (flags(), self.model.borrow_mut().now());
+        let is_late = at != APPEND && self.rng.u8(..8) == 0;
+        if is_late {
+            self.handle.sleep(Duration::from_micros(self.rng.u64(1..LATE_MAX_US))).await;
+        }
         let now = self.handle.now();
         let staged = self.files[slot as usize].as_mut().expect("open");
-        let Some(range) = staged.producer.reserve(shared, at, len) else { return 0 };
+        let Some(range) = staged.producer.reserve(shared, at, len) else { return (0, false) };
         let len = range.end - range.start;
         let ring_at = u64::from(slot) * LOG_LEN + staged.producer.ring_at(range.start);
         let bytes = vec![value; usize::try_from(len).unwrap()];
         copy::copy_in(&segment.arena()[usize::try_from(ring_at).unwrap()..], &bytes);
         staged.producer.publish(shared, at, len);
-        self.model.borrow_mut().accept(staged.open.inode, at, &bytes);
+        if !is_late {
+            seen = flags();
+        }
+        let (is_dirty, waits) = seen;
+        let mut model = self.model.borrow_mut();
+        let since = if is_late && !waits { since } else { model.now() };
+        model.accept_since(since, staged.open.inode, at, &bytes);
+        drop(model);
         staged.ages.push_back((staged.producer.head(), now));
-        if segment.shared().mark_dirty(slot as usize) {
+        if !is_dirty && segment.shared().mark_dirty(slot as usize) {
             self.raise(shm::LANES);
         }
-        len
+        (len, waits)
     }
 
     async fn flush(&mut self, slot: u32) {
@@ -318,10 +335,16 @@ impl Client {
         self.model.borrow().check_own(self.open_file(slot), self.index, |stored| &stored.durable);
     }
 
-    /// Flushes every file: what the client had written before is in the file.
+    /// Flushes every file: what the client had written before is in the file, unless refused bytes
+    /// are in the way.
     async fn flush_all(&mut self) {
         assert_eq!(self.ask(Request::FlushAll).await, Ok(0));
-        for staged in self.files.iter().flatten() {
+        let files = (0..).zip(&self.files);
+        for (slot, staged) in files.filter_map(|(slot, file)| Some((slot, file.as_ref()?))) {
+            if self.shared(slot).tail() < staged.producer.head() {
+                assert!(staged.open.failures.get() > 0, "staged, and never refused");
+                continue;
+            }
             self.model.borrow().check_own(&staged.open, self.index, |stored| &stored.bytes);
         }
     }
@@ -385,11 +408,11 @@ impl Client {
     /// Settles an inode: what anybody had accepted before is in the file.
     async fn settle(&mut self, slot: u32) {
         let inode = self.file(slot).expect("open").open.inode;
-        let stamp = self.model.borrow().stamp();
+        let stamp = self.model.borrow_mut().now();
         let request = Request::Settle { device: DEVICE, inode, demote: true };
         assert_eq!(self.ask(request).await, Ok(0));
         assert!(self.shared(slot).is_synchronous());
-        self.model.borrow().check_settled(inode, stamp);
+        self.model.borrow_mut().note_settled(inode, stamp);
     }
 
     /// Fetches in sequence, so that the daemon fetches ahead, whatever comes next.

@@ -16,6 +16,8 @@ pub(super) const REGION_LEN: u64 = 4 << 10;
 pub(super) struct Model {
     pub(super) disk: Rc<Disk>,
     files: BTreeMap<u64, Vec<Byte>>,
+    /// When the last settling of each file had begun that has ended.
+    settled: BTreeMap<u64, u64>,
     stamp: u64,
 }
 
@@ -29,19 +31,26 @@ struct Byte {
 
 impl Model {
     pub(super) fn new(disk: Rc<Disk>) -> Self {
-        Self { disk, files: BTreeMap::new(), stamp: 0 }
+        Self { disk, files: BTreeMap::new(), settled: BTreeMap::new(), stamp: 0 }
     }
 
     /// Notes bytes as accepted.
     pub(super) fn accept(&mut self, inode: u64, at: u64, bytes: &[u8]) {
-        self.stamp += 1;
+        let now = self.now();
+        self.accept_since(now, inode, at, bytes);
+    }
+
+    /// Notes bytes as accepted that do not wait until they are drained, as nobody else had the file
+    /// at `stamp`: whoever has settled it since has waited for them.
+    pub(super) fn accept_since(&mut self, stamp: u64, inode: u64, at: u64, bytes: &[u8]) {
+        assert!(self.settled.get(&inode).is_none_or(|settled| *settled < stamp), "not waited for");
         let file = self.files.entry(inode).or_default();
         let at = if at == APPEND { file.len() } else { usize::try_from(at).unwrap() };
         if file.len() < at + bytes.len() {
             file.resize(at + bytes.len(), Byte::default());
         }
         for (byte, value) in file[at..].iter_mut().zip(bytes) {
-            *byte = Byte { value: *value, stamp: self.stamp };
+            *byte = Byte { value: *value, stamp };
         }
     }
 
@@ -53,9 +62,16 @@ impl Model {
         file[at..at + len].iter_mut().for_each(|byte| byte.stamp = u64::MAX);
     }
 
-    /// The present moment in the order of acceptance.
-    pub(super) fn stamp(&self) -> u64 {
+    /// The present moment, in the order of those that were asked for.
+    pub(super) fn now(&mut self) -> u64 {
+        self.stamp += 1;
         self.stamp
+    }
+
+    /// The file was settled from `stamp` on: checks what was accepted before.
+    pub(super) fn note_settled(&mut self, inode: u64, stamp: u64) {
+        self.check_settled(inode, stamp);
+        self.settled.insert(inode, stamp);
     }
 
     /// Checks what a client has read of its region.

@@ -290,7 +290,8 @@ impl View {
         let (identity, (can_read, can_write)) = (status.identity(), access(flags));
         let inodes = &self.core.node.shared().inodes;
         inodes.add(identity.0, identity.1);
-        let others = lock(&self.core.node.registry).view(identity, can_write);
+        let clock = &self.core.handle;
+        let others = lock(&self.core.node.registry).view(identity, can_write, clock);
         inodes.tell(identity.0, identity.1);
         settle::drain_all(&self.core, &others).await;
         let appends = flags.contains(OFlags::APPEND);
