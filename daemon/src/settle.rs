@@ -21,16 +21,18 @@ pub(crate) async fn drain_inode<S: SessionStorage>(core: &Rc<Core<S>>, identity:
     drain_for(core, identity, None).await;
 }
 
-/// As [`drain_inode`], for a session that has staged nothing to its own file yet.
+/// As [`drain_inode`], for a session whose own writes need not be waited for: it makes none while
+/// it waits for this.
 pub(crate) async fn drain_for<S: SessionStorage>(
     core: &Rc<Core<S>>,
     identity: Identity,
     session: Option<u32>,
 ) {
     hear_of(core, identity).await;
-    let mut openers = lock(&core.node.registry).openers(identity);
-    openers.retain(|opener| Some(opener.session) != session);
-    drain_all(core, &openers).await;
+    let openers = lock(&core.node.registry).openers(identity);
+    let others = openers.iter().filter(|opener| Some(opener.session) != session);
+    await_demoted(core, others).await;
+    drain_published(core, &openers).await;
 }
 
 /// Makes sure that every file of an inode is known that was handed over before this call.
@@ -48,12 +50,24 @@ async fn hear_of<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
 /// Drains the files of `openers`: what was accepted before this call, and by those who had not seen
 /// that they were demoted.
 pub(crate) async fn drain_all<S: SessionStorage>(core: &Rc<Core<S>>, openers: &[Opener]) {
-    if let Some(at) = openers.iter().filter_map(|opener| opener.demoted_at).max() {
-        let left = SEEN_AFTER.saturating_sub(core.handle.now().saturating_since(at));
-        if !left.is_zero() {
-            core.handle.sleep(left).await;
-        }
+    await_demoted(core, openers.iter()).await;
+    drain_published(core, openers).await;
+}
+
+/// Waits until the writes are seen that had not seen a demotion.
+async fn await_demoted<'a, S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    openers: impl Iterator<Item = &'a Opener>,
+) {
+    let Some(at) = openers.filter_map(|opener| opener.demoted_at).max() else { return };
+    let left = SEEN_AFTER.saturating_sub(core.handle.now().saturating_since(at));
+    if !left.is_zero() {
+        core.handle.sleep(left).await;
     }
+}
+
+/// Drains what is seen of the files of `openers`.
+async fn drain_published<S: SessionStorage>(core: &Rc<Core<S>>, openers: &[Opener]) {
     let mut elsewhere = Vec::new();
     for opener in openers.iter().filter(|opener| opener.core != core.index) {
         let Some(mailbox) = core.node.mailbox(opener.core) else { continue };

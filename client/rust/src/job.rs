@@ -77,12 +77,12 @@ impl Client {
         if job.shared().served.load(Ordering::Acquire) != 0 {
             return true;
         }
-        let spent = self.overhead_ns.load(Ordering::Relaxed);
-        let untold = spent.saturating_sub(self.told_ns.load(Ordering::Relaxed));
+        let overhead = self.overhead_ns.load(Ordering::Relaxed);
+        let untold = overhead.saturating_sub(self.told_ns.load(Ordering::Relaxed));
         if !is_urgent && untold < nanoseconds(stage_after.saturating_mul(SESSION_COST)) {
             return false;
         }
-        self.told_ns.store(spent, Ordering::Relaxed);
+        self.told_ns.store(overhead, Ordering::Relaxed);
         let before = job.shared().overhead_ns.fetch_add(untold, Ordering::Relaxed);
         let of_job = before.saturating_add(untold);
         let is_repaid = is_urgent || of_job >= nanoseconds(stage_after.saturating_mul(DAEMON_COST));
@@ -93,8 +93,8 @@ impl Client {
     }
 }
 
-/// What staging can save of `all_ns` that writes took, of which one of `len` bytes took `ns`: the
-/// kernel's copy of the bytes is made all the same.
+/// Time of calls that staging saves, ns, of writes that took `all_ns`, one of `len` bytes `ns`: the
+/// kernel copies their bytes all the same.
 pub(crate) fn overhead_ns(len: usize, ns: u64, all_ns: u64) -> u64 {
     let copied = (len as u64).saturating_mul(COPIED_KIB_NS) >> 10;
     ns.saturating_sub(copied).saturating_mul(all_ns / ns.max(1))

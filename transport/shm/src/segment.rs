@@ -323,7 +323,7 @@ impl SessionShared {
         let (Some(word), bit) = (self.dirty.get(index / 64), 1 << (index % 64)) else {
             return false;
         };
-        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0
+        !self.is_dirty(index) && word.fetch_or(bit, Ordering::AcqRel) & bit == 0
     }
 
     /// Takes the dirty marks of files `64 * word ..`, as bits. Look at their logs after this, and

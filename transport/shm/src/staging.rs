@@ -33,8 +33,8 @@
 //! store buffer is empty. So only the daemon has one, and looks at `head` again once [`SEEN_AFTER`]
 //! has passed since it stored the flag: by then it sees what any client has stored that had not
 //! seen the flag (Morrison and Afek, Temporally Bounding TSO for Fence-Free Asymmetric
-//! Synchronization, ASPLOS 2015). Were it too short, bytes would stay staged for longer, and none
-//! be lost. In the model that time is a fence of the client.
+//! Synchronization, ASPLOS 2015). Were it too short, bytes would stay staged for longer, a second
+//! opener see older ones, and none be lost. In the model that time is a fence of the client.
 
 mod append;
 mod corrupt;
