@@ -13,6 +13,7 @@
 //! its data is in the file, and the data before the journal says so: whoever dies in between leaves
 //! an empty task.
 
+mod closed;
 mod dense;
 mod filled;
 mod resuming;
@@ -28,7 +29,6 @@ use self::filled::{Filled, Lens};
 use crate::{
     catalogue::HEAD_LEN_MAX,
     codec::narrow,
-    cursor::Cursor,
     error::{Argument, Error, OnFile as _, Part, Result},
     finish::finish,
     header::{FILE_COUNT_AT, FLAG2_AT, Header, NOT_COMMITTED},
@@ -40,7 +40,6 @@ use crate::{
     packing::Packing,
     physical::Front,
     plan::{FilePlan, Options, Style},
-    reader::Reader,
     repair::Repair,
     storage::{File, Naming, Storage, read_up_to, write_all},
     writer::{create, fs_block_len, instance, remove_journal},
@@ -128,77 +127,19 @@ impl<S: Storage> Growing<S> {
         if let Some(file) = repair.damaged_file() {
             return Err(Error::Damaged { part: Part::Blocks, file });
         }
-        let (was_unclosed, damaged) = (repair.needed(), repair.damaged());
-        if was_unclosed {
-            if let Some(files) = repair.keep()? {
-                return Self::resume(storage, path, options, files);
-            }
-            repair.apply()?;
+        if !repair.needed() {
+            let whole = repair.into_whole();
+            let (growing, lens) =
+                Self::of_closed(storage, path, options, whole, true, Filled::len_of)?;
+            return Ok((growing, Held { lens, ..Held::default() }));
         }
+        let damaged = repair.damaged();
+        if let Some(files) = repair.keep()? {
+            return Self::resume(storage, path, options, files);
+        }
+        repair.apply()?;
         let (growing, lens) = Self::closed(storage, path, options, true, Filled::len_of)?;
-        Ok((growing, Held { lens, was_unclosed, damaged }))
-    }
-
-    /// Opens the multifile at `path` to read it only, which nothing in its files tells.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open); [`Error::Unclosed`].
-    pub fn open_to_read(storage: &S, path: &Path, options: &Options) -> Result<(Self, Held)> {
-        let (growing, lens) = Self::closed(storage, path, options, false, Filled::len_of)?;
-        Ok((growing, Held { lens, ..Held::default() }))
-    }
-
-    /// Opens the multifile at `path` to read it only, whoever has written it. Returns with it what
-    /// every stream has in each of its blocks, which need not be full.
-    ///
-    /// # Errors
-    ///
-    /// As [`Reader::open`]; [`Error::Unclosed`].
-    pub fn open_streams(
-        storage: &S,
-        path: &Path,
-        options: &Options,
-    ) -> Result<(Self, Vec<Vec<u64>>)> {
-        Self::closed(storage, path, options, false, |_, used, _| Ok(used.to_vec()))
-    }
-
-    /// Opens physical files that are closed. Returns what `stream` makes of every stream: of the
-    /// length of its chunks, of the bytes in each of its blocks, and of the number of its file.
-    fn closed<T>(
-        storage: &S,
-        path: &Path,
-        options: &Options,
-        is_to_write: bool,
-        stream: impl Fn(u64, &[u64], u32) -> Result<T>,
-    ) -> Result<(Self, Vec<T>)> {
-        let (physicals, _) = Reader::open(storage, path)?.into_parts();
-        let (mut members, mut streams) = (Vec::new(), Vec::new());
-        for (number, physical) in (0u32..).zip(physicals) {
-            let is_old = physical.front.header.version < crate::physical::RESERVED_VERSION;
-            if is_old && is_to_write {
-                return Err(Error::Damaged { part: Part::Version, file: number });
-            }
-            for task in 0..physical.front.ranks.len() {
-                let place = physical.front.layout.place(task).ok_or(Argument::Task)?;
-                let used = physical.blocks.of(task);
-                Cursor::checked_len(place, used, number)?;
-                streams.push(stream(place.chunk_len, used, number)?);
-            }
-            let instance = instance();
-            let plan = FilePlan::of(&physical, None, options, Mark::Open(instance).encode())?;
-            let file = if is_to_write {
-                let (at, naming) = (storage.physical_name(path, number), Naming::of(path, number));
-                let file = storage.open(&at, Some(naming));
-                Arc::new(file.on_file(number)?)
-            } else {
-                physical.front.file
-            };
-            let plan = FilePlan { checksums: false, style: Style::Parallel, ..plan };
-            members.push(Member::new(plan, instance, file));
-        }
-        let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        Ok((Self { storage, path, options, members }, streams))
+        Ok((growing, Held { lens, was_unclosed: true, damaged }))
     }
 
     /// Before the first write to a multifile that was [opened](Self::open): from here on it counts

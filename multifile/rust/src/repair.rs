@@ -7,6 +7,7 @@
 //! Where parts of a closed file contradict each other nothing is: [`Repair::salvage`] is for
 //! copies.
 
+mod found;
 mod full;
 mod mapping;
 mod mend;
@@ -22,8 +23,10 @@ use std::{
     sync::Arc,
 };
 
+pub use self::found::{Doubt, FoundTask};
 pub(crate) use self::full::Evidence;
 use self::{
+    found::found_of,
     full::{complete, has_names},
     mapping::{Order, mapping_of, mapping_to_make},
     mend::Patch,
@@ -43,7 +46,7 @@ use crate::{
     mark::Mark,
     name,
     output::{Manner, Output},
-    physical::Front,
+    physical::{Front, Physical},
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
     repeats::Owner,
@@ -60,50 +63,13 @@ pub struct Repair<S: Storage> {
     found: Vec<FoundTask>,
     broken: Vec<Broken>,
     /// Files that are closed and whole.
-    whole: Vec<Broken>,
+    whole: Vec<Physical<S::File>>,
     /// Files that count otherwise than file 0 does.
     behind: Vec<Behind>,
     /// Fields of closed files to be rewritten, by file.
     patches: Vec<(u32, Patch)>,
     /// The first closed file whose parts contradict each other, or those of the others.
     doubtful: Option<u32>,
-}
-
-/// A task as repair found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundTask {
-    /// The task, as the header describes it.
-    pub task: Task,
-    /// Length of its stream in bytes, as it reads after the repair.
-    pub len: u64,
-    /// How sure that is.
-    pub doubt: Doubt,
-}
-
-/// How sure the length of a stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubt {
-    /// Every completed write is there, and nothing else.
-    None,
-    /// The stream may have been longer if it ended in zeros: up to `most` bytes, or without a
-    /// bound that is known (`u64::MAX`).
-    Zeros {
-        /// Largest length possible.
-        most: u64,
-    },
-    /// So many bytes more are left out: the journal has lost the length of a block before them.
-    Gap {
-        /// Bytes left out.
-        lost: u64,
-    },
-    /// Data differs from the checksum that was recorded for it.
-    Checksum,
-    /// The file was closed and has been cut since, before the end of what the task's last block may
-    /// have been.
-    Cut,
-    /// The file was closed, and its header, tables, and length contradict each other about the
-    /// task.
-    Contradiction,
 }
 
 /// A physical file that needs repair, or of which as much is known.
@@ -285,9 +251,16 @@ impl<S: Storage> Repair<S> {
             return Ok(None);
         }
         self.count_all()?;
-        let mut all: Vec<_> = self.broken.drain(..).chain(self.whole.drain(..)).collect();
+        let whole = self.whole.drain(..).map(Broken::of_whole);
+        let mut all: Vec<_> = self.broken.drain(..).chain(whole).collect();
         all.sort_by_key(|file| file.number);
         Ok(Some(all))
+    }
+
+    /// The physical files in order, none of which [needs](Self::needed) repair.
+    pub(crate) fn into_whole(self) -> Vec<Physical<S::File>> {
+        debug_assert!(!self.needed(), "a file that needs repair is not whole");
+        self.whole
     }
 
     /// Tasks, counted over all files, that have lost bytes which were written.
@@ -351,13 +324,11 @@ impl<S: Storage> Repair<S> {
     ) -> Result<()> {
         let mut was_closed = true;
         let doubtful = match state {
-            State::Whole { blocks, patch, .. } => {
-                let extents = (0..front.ranks.len())
-                    .map(|task| Extent { lens: blocks.of(task).to_vec(), ..Extent::default() });
-                let extents: Vec<_> = extents.collect();
-                self.note(&front, &extents);
+            State::Whole { table, blocks, patch } => {
+                let lens = (0..front.ranks.len()).map(|task| blocks.of(task).iter().sum());
+                self.note(&front, lens.map(|len| (len, Doubt::None)));
                 self.patches.extend(patch.map(|patch| (front.number, patch)));
-                self.whole.push(Broken::of(front, mapping, extents));
+                self.whole.push(Physical { front, table, blocks });
                 return Ok(());
             }
             State::Doubtful(doubtful) => Some(doubtful),
@@ -393,27 +364,19 @@ impl<S: Storage> Repair<S> {
             self.doubtful = self.doubtful.or(Some(front.number));
         }
         demand_table(&front, &extents)?;
-        self.note(&front, &extents);
+        self.note(&front, extents.iter().map(found_of));
         self.broken.push(Broken { source, was_closed, ..Broken::of(front, mapping, extents) });
         Ok(())
     }
 
-    fn note(&mut self, front: &Front<S::File>, extents: &[Extent]) {
-        for (local, extent) in extents.iter().enumerate() {
+    /// Notes the tasks of a file, of which it knows their lengths and how sure these are.
+    fn note(&mut self, front: &Front<S::File>, known: impl Iterator<Item = (u64, Doubt)>) {
+        for (local, (len, doubt)) in known.enumerate() {
             let task = Task {
                 file: front.number,
                 local_rank: u32::try_from(local).unwrap_or(u32::MAX),
                 global_rank: front.ranks.get(local).copied().unwrap_or(0),
                 chunk_len: front.chunk_len(local).unwrap_or(0),
-            };
-            let len = extent.lens.iter().sum();
-            let doubt = match extent.flaw {
-                Flaw::Damage => Doubt::Checksum,
-                Flaw::Cut => Doubt::Cut,
-                Flaw::Contradiction => Doubt::Contradiction,
-                Flaw::None if extent.lost > 0 => Doubt::Gap { lost: extent.lost },
-                Flaw::None if extent.most > len => Doubt::Zeros { most: extent.most },
-                Flaw::None => Doubt::None,
             };
             self.found.push(FoundTask { task, len, doubt });
         }
@@ -421,6 +384,13 @@ impl<S: Storage> Repair<S> {
 }
 
 impl Broken {
+    /// A file that is closed and whole.
+    fn of_whole<F>(Physical { front, blocks, .. }: Physical<F>) -> Self {
+        let lens = (0..front.ranks.len()).map(|task| blocks.of(task).to_vec());
+        let extents = lens.map(|lens| Extent { lens, ..Extent::default() }).collect();
+        Self::of(front, None, extents)
+    }
+
     fn of<F>(front: Front<F>, mapping: Option<Mapping>, extents: Vec<Extent>) -> Self {
         let (number, header) = (front.number, front.header);
         let serial = (header.file_number, header.file_count) == (1, 1);
