@@ -15,7 +15,10 @@ use std::{
 use coalesce::Coalesced;
 use executor::Credits;
 use remote::{Group, Own, RemoteFile};
-use rustix::{fs::Mode, io::Errno};
+use rustix::{
+    fs::{FileType, Mode},
+    io::Errno,
+};
 use storage::{
     Locking, Machine, Storage,
     lock_call::{LockCall, process_of},
@@ -114,8 +117,14 @@ impl Servers {
         // What is there already may be no folder; and a server that was killed in the middle may
         // have made one, and not know.
         let path = CString::new(path.as_os_str().as_bytes())?;
-        let listed = self.group.name(None, NameCall::ReadDir { path, from: 0, room: 0 }).await;
-        listed.map(drop).map_err(|error| why.unwrap_or(error))
+        let found = self.group.name(None, NameCall::Stat { path, follow: true }).await;
+        let is_folder =
+            |status: Status| FileType::from_raw_mode(status.mode) == FileType::Directory;
+        match found.map(|answer| Status::decode(&answer.bytes).is_some_and(is_folder)) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(why.unwrap_or_else(|| Errno::NOTDIR.into())),
+            Err(error) => Err(why.unwrap_or(error)),
+        }
     }
 
     /// The path of an open file from the server's root. One that was opened by its number has that
