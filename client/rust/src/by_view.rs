@@ -29,7 +29,7 @@ use crate::{
     paths::{AbsolutePath, apart},
     proc::link_of,
     rooms::{Path, Room},
-    rules::{CURRENT_FOLDER, Policy, match_rules},
+    rules::{CURRENT_FOLDER, Policy},
     staging,
     table::Entry,
 };
@@ -176,11 +176,8 @@ impl Client {
 
     /// Devices of the remote folders.
     fn views(&'static self) -> impl Iterator<Item = u64> {
-        let rules = self.active().map(|config| config.rules()).unwrap_or_default();
-        let folders = rules.split(|byte| *byte == b';').filter_map(|rule| {
-            rule.strip_suffix(b"=remote").filter(|glob| !glob.ends_with(b"/**"))
-        });
-        folders.filter_map(|folder| {
+        let remote = self.active().into_iter().flat_map(|config| config.rules().remote());
+        remote.filter(|glob| !glob.ends_with(b"/**")).filter_map(|folder| {
             let mut space = Room::take()?;
             space.get_mut(..folder.len())?.copy_from_slice(folder);
             *space.get_mut(folder.len())? = 0;
@@ -199,7 +196,7 @@ impl Client {
         path: &[u8],
         is_whole: bool,
     ) -> Option<AbsolutePath> {
-        let config = self.active().filter(|config| config.has_remote())?;
+        let config = self.active().filter(|config| config.rules().has_remote())?;
         if !self.connection()?.has_view {
             return None;
         }
@@ -232,7 +229,7 @@ impl Client {
         let config = self.active()?;
         let mut name = [0; 32];
         let len = fs::readlinkat_raw(CWD, link_of(fd, &mut name)?, &mut space[..]).ok()?;
-        let is_remote = match_rules(config.rules(), space.get(..len)?).0 == Policy::Remote;
+        let is_remote = config.rules().of(space.get(..len)?).0 == Policy::Remote;
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let kind = || fs::statx(self.host.borrow(fd), c"", flags, StatxFlags::TYPE).ok();
         let mode = kind().filter(|_| is_remote)?.stx_mode;

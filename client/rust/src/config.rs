@@ -2,13 +2,14 @@
 
 use core::{error, fmt, time::Duration};
 
+use crate::rules::Rules;
+
 /// Room for a path in the job's folder: as much as a socket address has.
 pub(crate) const PATH_MAX: usize = 108;
 /// Longest name of the file of records, bytes.
 const WATCH_MAX: usize = 256;
 /// Longest job folder path: a socket address has room for 107 bytes, `/socket` included.
 const FOLDER_MAX: usize = 100;
-const RULES_MAX: usize = 4096;
 /// How long a silent daemon is waited for, unless somebody decides otherwise.
 pub const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes from which a write goes to the kernel directly, unless somebody decides otherwise.
@@ -22,8 +23,7 @@ pub const STAGE_AFTER: Duration = Duration::from_micros(30);
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     folder: Text<FOLDER_MAX>,
-    rules: Text<RULES_MAX>,
-    has_remote: bool,
+    rules: Rules,
     pub(crate) synchronous: bool,
     disabled: bool,
     pub(crate) fence_timeout: Duration,
@@ -142,8 +142,7 @@ impl Config {
     pub const fn new() -> Self {
         Self {
             folder: Text::new(),
-            rules: Text::new(),
-            has_remote: false,
+            rules: Rules::new(),
             synchronous: false,
             disabled: false,
             fence_timeout: FENCE_TIMEOUT,
@@ -166,11 +165,7 @@ impl Config {
         match setting {
             _ if value.is_empty() => {}
             Setting::Socket => self.folder.set(value).ok_or(wrong)?,
-            Setting::Rules => {
-                self.rules.set(value).ok_or(wrong)?;
-                let mut rules = value.split(|byte| *byte == b';');
-                self.has_remote = rules.any(|rule| rule.ends_with(b"=remote"));
-            }
+            Setting::Rules => self.rules.set(value).ok_or(wrong)?,
             Setting::Sync => {
                 self.synchronous = switch(value).ok_or(wrong)?;
                 self.has_short_ways &= !self.synchronous;
@@ -221,13 +216,8 @@ impl Config {
         self.watch.get()
     }
 
-    /// True if any path is remote.
-    pub(crate) fn has_remote(&self) -> bool {
-        self.has_remote
-    }
-
-    pub(crate) fn rules(&self) -> &[u8] {
-        self.rules.get()
+    pub(crate) const fn rules(&self) -> &Rules {
+        &self.rules
     }
 }
 
@@ -282,23 +272,23 @@ impl Default for Config {
 
 /// A short text in place.
 #[derive(Clone, Copy)]
-struct Text<const MAX: usize> {
+pub(crate) struct Text<const MAX: usize> {
     bytes: [u8; MAX],
     len: usize,
 }
 
 impl<const MAX: usize> Text<MAX> {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { bytes: [0; MAX], len: 0 }
     }
 
-    fn set(&mut self, value: &[u8]) -> Option<()> {
+    pub(crate) fn set(&mut self, value: &[u8]) -> Option<()> {
         self.bytes.get_mut(..value.len())?.copy_from_slice(value);
         self.len = value.len();
         Some(())
     }
 
-    fn get(&self) -> &[u8] {
+    pub(crate) fn get(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 }

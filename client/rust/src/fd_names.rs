@@ -15,7 +15,7 @@ impl Client {
     /// Before the kernel is given a name: if it is such a one, of a remote file, that is left to
     /// its view.
     pub fn detach_number(&'static self, path: &CStr) {
-        let is_remote = self.active().is_some_and(|config| config.has_remote());
+        let is_remote = self.active().is_some_and(|config| config.rules().has_remote());
         let number = if is_remote { number_of(path.to_bytes()) } else { None };
         if let Some(number) = number.filter(|number| self.is_remote_file(*number)) {
             self.detach(number, Reason::Unsupported);

@@ -13,7 +13,7 @@ use crate::{
     host::Host,
     proc::link_of,
     rooms::{PATH_MAX, Path, Room},
-    rules::{CURRENT_FOLDER, Policy, match_rules, policy_without_rules},
+    rules::{CURRENT_FOLDER, Policy, policy_without_rules},
 };
 
 /// An absolute path, without `.` and `..`, and the policy that serves it.
@@ -59,7 +59,7 @@ impl AbsolutePath {
             }
         }
         if policy != Policy::Kernels {
-            (this.policy, this.rule) = match_rules(config.rules(), this.bytes());
+            (this.policy, this.rule) = config.rules().of(this.bytes());
         }
         Some(this)
     }
@@ -78,7 +78,7 @@ impl AbsolutePath {
             this.push(b"/")?;
             this.push(name)?;
         }
-        (this.policy, this.rule) = match_rules(config.rules(), this.bytes());
+        (this.policy, this.rule) = config.rules().of(this.bytes());
         Some(this)
     }
 

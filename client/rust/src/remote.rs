@@ -148,7 +148,7 @@ impl Client {
     /// True if any folder is remote.
     #[must_use]
     pub fn has_remote(&'static self) -> bool {
-        self.active().is_some_and(|config| config.has_remote())
+        self.active().is_some_and(|config| config.rules().has_remote())
     }
 
     /// True if a path is remote.

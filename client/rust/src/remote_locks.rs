@@ -113,7 +113,7 @@ impl Client {
         kind: LockKind,
         range: LockRange,
     ) -> Option<io::Result<Region>> {
-        self.active().filter(|config| config.has_remote())?;
+        self.active().filter(|config| config.rules().has_remote())?;
         let file = self.locked_fd(fd).filter(|file| file.state.is_remote());
         let (file, link) = file.and_then(|file| file.state.link().map(|link| (file, link)))?;
         if let Some(errno) = refusal(&file, owner, kind) {

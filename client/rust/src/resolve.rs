@@ -50,7 +50,7 @@ impl Client {
 
     /// The same of a path that is remote.
     pub(crate) fn remote_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        self.active().filter(|config| config.has_remote())?;
+        self.active().filter(|config| config.rules().has_remote())?;
         self.resolve(dir, path).filter(AbsolutePath::is_remote)
     }
 

@@ -9,6 +9,13 @@ use core::ffi::CStr;
 
 use rustix::fd::RawFd;
 
+use crate::config::Text;
+
+/// Longest text of rules, bytes.
+const TEXT_MAX: usize = 4096;
+/// Rules that are taken apart: nobody has more.
+const KNOWN_MAX: usize = 32;
+
 /// The folder that relative names start at, in the words of the kernel.
 pub(crate) const CURRENT_FOLDER: RawFd = -100;
 
@@ -46,23 +53,119 @@ pub(crate) fn is_kernels(path: &[u8]) -> bool {
     is_below(b"/dev/") && !is_below(b"/dev/shm/") || is_below(b"/proc/") || is_below(b"/sys/")
 }
 
-/// The policy that rules give an absolute path, and the index of the rule that does.
-pub(crate) fn match_rules(rules: &[u8], path: &[u8]) -> (Policy, Option<usize>) {
-    for (index, rule) in rules.split(|byte| *byte == b';').enumerate() {
-        let Some(split) = rule.iter().rposition(|byte| *byte == b'=') else { continue };
-        let (glob, policy) = rule.split_at(split);
-        if !matches(glob, path) {
-            continue;
-        }
-        let policy = match policy.get(1..) {
-            Some(b"pass") => Policy::Pass,
-            Some(b"delegate") => Policy::Delegate,
-            Some(b"remote") => Policy::Remote,
-            _ => Policy::Hybrid,
-        };
-        return (policy, Some(index));
+/// The rules in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    text: Text<TEXT_MAX>,
+    /// The first ones, taken apart.
+    known: [Rule; KNOWN_MAX],
+    known_count: usize,
+    /// Where the others begin in the text.
+    rest_at: usize,
+    has_remote: bool,
+}
+
+/// A rule in a text of rules.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    at: u16,
+    glob_len: u16,
+    /// Bytes of the glob that stand for themselves, at its beginning; or as many as are counted.
+    plain_len: u8,
+    /// `None`: it says nothing.
+    policy: Option<Policy>,
+}
+
+impl Rules {
+    pub(crate) const fn new() -> Self {
+        let none = Rule { at: 0, glob_len: 0, plain_len: 0, policy: None };
+        let (text, known) = (Text::new(), [none; KNOWN_MAX]);
+        Self { text, known, known_count: 0, rest_at: 0, has_remote: false }
     }
-    (Policy::Hybrid, None)
+
+    /// `None`, and nothing: they are too long.
+    pub(crate) fn set(&mut self, text: &[u8]) -> Option<()> {
+        self.text.set(text)?;
+        let mut rules = Rule::all(text, 0);
+        self.known_count = 0;
+        for (known, (rule, end)) in self.known.iter_mut().zip(&mut rules) {
+            *known = rule;
+            self.known_count += 1;
+            self.rest_at = end;
+        }
+        self.has_remote = Rule::all(text, 0).any(|(rule, _)| rule.policy == Some(Policy::Remote));
+        Some(())
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest_at == 0
+    }
+
+    /// True if any path is remote.
+    pub(crate) const fn has_remote(&self) -> bool {
+        self.has_remote
+    }
+
+    /// Globs of remote paths.
+    pub(crate) fn remote(&self) -> impl Iterator<Item = &[u8]> {
+        let text = self.text.get();
+        let remote = Rule::all(text, 0).filter(|(rule, _)| rule.policy == Some(Policy::Remote));
+        remote.map(|(rule, _)| rule.glob(text))
+    }
+
+    /// The policy of an absolute path, and the index of the rule that gives it.
+    pub(crate) fn of(&self, path: &[u8]) -> (Policy, Option<usize>) {
+        let text = self.text.get();
+        let known = self.known.iter().take(self.known_count).copied();
+        let others = Rule::all(text, self.rest_at).map(|(rule, _)| rule);
+        for (index, rule) in known.chain(others).enumerate() {
+            if let Some(policy) = rule.policy.filter(|_| rule.matches(text, path)) {
+                return (policy, Some(index));
+            }
+        }
+        (Policy::Hybrid, None)
+    }
+}
+
+impl Rule {
+    /// The rules in a text from `at` on, each with where the next one begins.
+    fn all(text: &[u8], mut at: usize) -> impl Iterator<Item = (Self, usize)> + use<'_> {
+        core::iter::from_fn(move || {
+            let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
+            let len = rest.iter().position(|byte| *byte == b';').unwrap_or(rest.len());
+            let rule = Self::new(at, rest.get(..len)?);
+            at += len + 1;
+            Some((rule, at))
+        })
+    }
+
+    fn new(at: usize, rule: &[u8]) -> Self {
+        let split = rule.iter().rposition(|byte| *byte == b'=');
+        let (glob, policy) = rule.split_at(split.unwrap_or(0));
+        let policy = match policy {
+            b"=pass" => Some(Policy::Pass),
+            b"=delegate" => Some(Policy::Delegate),
+            b"=remote" => Some(Policy::Remote),
+            [b'=', ..] => Some(Policy::Hybrid),
+            _ => None,
+        };
+        let is_plain = |byte: &&u8| !matches!(byte, b'*' | b'?' | b'[');
+        let plain_len = glob.iter().take_while(is_plain).take(u8::MAX.into()).count();
+        // The text is short.
+        let short = |len| u16::try_from(len).unwrap_or(u16::MAX);
+        let plain_len = u8::try_from(plain_len).unwrap_or(u8::MAX);
+        Self { at: short(at), glob_len: short(glob.len()), plain_len, policy }
+    }
+
+    fn glob(self, text: &[u8]) -> &[u8] {
+        let (at, len) = (usize::from(self.at), usize::from(self.glob_len));
+        text.get(at..).and_then(|glob| glob.get(..len)).unwrap_or_default()
+    }
+
+    fn matches(self, text: &[u8], path: &[u8]) -> bool {
+        let (glob, plain) = (self.glob(text), self.plain_len.into());
+        path.get(..plain) == glob.get(..plain) && matches_from(glob, path, plain)
+    }
 }
 
 /// The members of a set, as `abc` or `!a-z`, at the beginning of a glob behind its `[`. `None`: it
@@ -93,14 +196,12 @@ fn is_in(members: &[u8], byte: u8) -> bool {
     }
 }
 
-/// True if a glob matches the whole of a path.
+/// True if a glob matches the whole of a path; their first bytes are known to be the same.
 ///
 /// Remembers the last star only, so the time is bounded by the product of the lengths; a `**`
 /// that turns out to have matched too little is tried again before a `*` is.
-fn matches(glob: &[u8], path: &[u8]) -> bool {
-    // Most of a glob stands for itself.
-    let is_same = |(glob, byte): &(&u8, &u8)| glob == byte && !matches!(glob, b'*' | b'?' | b'[');
-    let same = glob.iter().zip(path).take_while(is_same).count();
+fn matches_from(glob: &[u8], path: &[u8], same: usize) -> bool {
+    debug_assert_eq!(glob.get(..same), path.get(..same), "what is known is so");
     let (mut g, mut p) = (same, same);
     let (mut star, mut deep) = (None, None);
     loop {
@@ -157,10 +258,13 @@ fn matches(glob: &[u8], path: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{format, vec::Vec};
+
     use super::*;
 
     #[test]
     fn globs_match_as_in_a_shell() {
+        let matches = |rule: &[u8], path: &[u8]| Rule::new(0, rule).matches(rule, path);
         for (glob, path, expected) in [
             ("/a/*.rst", "/a/x.rst", true),
             ("/a/*.rst", "/a/b/x.rst", false),
@@ -195,16 +299,41 @@ mod tests {
             ("/*[ab]/*", "/xcb/y", true),
             ("", "/a", false),
         ] {
-            assert_eq!(matches(glob.as_bytes(), path.as_bytes()), expected, "{glob} on {path}");
+            let rule = format!("{glob}=pass");
+            assert_eq!(matches(rule.as_bytes(), path.as_bytes()), expected, "{glob} on {path}");
+            assert_eq!(matches_from(glob.as_bytes(), path.as_bytes(), 0), expected, "{glob}");
         }
     }
 
     #[test]
     fn the_first_rule_wins_and_the_rest_is_hybrid() {
-        let rules = b"/a/keep/**=pass;/a/**=delegate";
-        assert_eq!(match_rules(rules, b"/a/keep/x"), (Policy::Pass, Some(0)));
-        assert_eq!(match_rules(rules, b"/a/x"), (Policy::Delegate, Some(1)));
-        assert_eq!(match_rules(rules, b"/b/x"), (Policy::Hybrid, None));
+        let mut rules = Rules::new();
+        assert!(rules.is_empty() && rules.of(b"/a/x") == (Policy::Hybrid, None));
+        assert_eq!(rules.set(b"/a/keep/**=pass;/a/**=delegate"), Some(()));
+        assert_eq!(rules.of(b"/a/keep/x"), (Policy::Pass, Some(0)));
+        assert_eq!(rules.of(b"/a/x"), (Policy::Delegate, Some(1)));
+        assert_eq!(rules.of(b"/b/x"), (Policy::Hybrid, None));
+        assert!(!rules.is_empty() && !rules.has_remote());
+    }
+
+    #[test]
+    fn many_rules_and_odd_ones_keep_their_numbers() {
+        let many: Vec<_> = (0..3 * KNOWN_MAX).map(|n| format!("/{n}/a*=delegate")).collect();
+        let text = format!("nothing;;{};/**=remote", many.join(";"));
+        let mut rules = Rules::new();
+        assert_eq!(rules.set(text.as_bytes()), Some(()));
+        assert!(rules.has_remote());
+        for n in 0..3 * KNOWN_MAX {
+            let path = format!("/{n}/ab");
+            assert_eq!(rules.of(path.as_bytes()), (Policy::Delegate, Some(n + 2)), "{path}");
+        }
+        assert_eq!(rules.of(b"/x"), (Policy::Remote, Some(3 * KNOWN_MAX + 2)));
+        let long = format!("/{}/*=pass;/b=remote", "a".repeat(2 * usize::from(u8::MAX)));
+        assert_eq!(rules.set(long.as_bytes()), Some(()));
+        let path = |byte: &str| format!("/{}{byte}/c", "a".repeat(2 * usize::from(u8::MAX) - 1));
+        assert_eq!(rules.of(path("a").as_bytes()), (Policy::Pass, Some(0)));
+        assert_eq!(rules.of(path("b").as_bytes()), (Policy::Hybrid, None));
+        assert_eq!(rules.set(&[b'/'; TEXT_MAX + 1]), None);
     }
 
     #[test]
@@ -220,6 +349,6 @@ mod tests {
     #[test]
     fn many_stars_end_in_bounded_time() {
         let glob = [b"**a".repeat(40), b"b".to_vec()].concat();
-        assert!(!matches(&glob, &b"a".repeat(4000)));
+        assert!(!matches_from(&glob, &b"a".repeat(4000), 0));
     }
 }
