@@ -321,7 +321,7 @@ impl Volume {
     /// Size of a node, bytes.
     pub(super) fn size(&self, node: &Node) -> u64 {
         match node.task {
-            Some(task) => self.stream(task).map_or(0, |stream| stream.len()),
+            Some(task) => self.streams.borrow().reach(task).map_or(0, |(.., len)| len),
             None => node.text.len() as u64,
         }
     }
@@ -399,7 +399,8 @@ impl Volume {
 
     /// Tasks with the bytes of their chunks.
     pub(super) fn with_chunks(&self, tasks: impl IntoIterator<Item = u64>) -> Vec<(u64, u64)> {
-        let with = |task| Some((self.stream(task).ok()?.reach().1, task));
+        let streams = self.streams.borrow();
+        let with = |task| Some((streams.reach(task)?.1, task));
         tasks.into_iter().filter_map(with).filter(|(chunk_len, _)| *chunk_len > 0).collect()
     }
 

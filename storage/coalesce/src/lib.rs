@@ -37,6 +37,7 @@ mod records;
 mod rewriting;
 mod shape;
 mod stream;
+mod streams;
 mod tasks;
 #[cfg(test)]
 mod tests;

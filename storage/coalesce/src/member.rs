@@ -5,6 +5,7 @@ use std::{
     io,
 };
 
+use multifile::journal::SlotKey;
 use rustix::io::Errno;
 use storage::{Machine, Storage as _};
 
@@ -16,6 +17,8 @@ pub(super) struct Member {
     /// In the set.
     pub(super) number: u32,
     pub(super) data: uring::File,
+    /// Of its first task's first block.
+    key: SlotKey,
     /// Once there is one: nothing is written before.
     journal: RefCell<Option<uring::File>>,
     data_at: u64,
@@ -34,18 +37,20 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A physical file with so many blocks of every task; all of it is on the disk.
+    /// A physical file with so many blocks of every task, whose data begins at the first of two
+    /// offsets, and blocks follow each other by the second; all of it is on the disk.
     pub(super) fn new(
         number: u32,
         first_task: u64,
+        key: SlotKey,
         data: uring::File,
-        data_at: u64,
-        skip: u64,
+        (data_at, skip): (u64, u64),
         rows: u64,
     ) -> Self {
         Self {
             number,
             data,
+            key,
             journal: RefCell::default(),
             data_at,
             skip,
@@ -66,6 +71,23 @@ impl Member {
     /// The same with streams in one short chunk each, and so many tasks without a chunk.
     pub(super) fn packed(self, unplaced: u64) -> Self {
         Self { is_packed: true, unplaced: Cell::new(unplaced), ..self }
+    }
+
+    /// Number of its tasks.
+    pub(super) const fn task_count(&self) -> u32 {
+        self.key.task_count
+    }
+
+    /// The place in the journal of a task, counted over the set: of its first block.
+    pub(super) fn key(&self, task: u64) -> SlotKey {
+        debug_assert!(task >= self.first_task, "it is one of its tasks");
+        let task = u32::try_from(task.saturating_sub(self.first_task)).unwrap_or(u32::MAX);
+        SlotKey { task, ..self.key }
+    }
+
+    /// Bytes from one block of a task to its next.
+    pub(super) const fn skip(&self) -> u64 {
+        self.skip
     }
 
     /// Its chunks, with what its streams reach of them.

@@ -34,6 +34,8 @@ use crate::{bundles::Entry, clients::Clients};
 
 /// Physical files that clients read; bytes in others are asked for.
 const SOURCES_MAX: usize = wire::SOURCES_MAX;
+/// Files that are shown together.
+const BATCH: usize = 64;
 /// Address space that a table leaves for everything else, bytes.
 const LEFT_MIN: usize = 64 << 20;
 
@@ -196,23 +198,41 @@ impl Places {
             || known.and_then(|(entry, _)| self.place_of(volume, inode, &self.name_in(entry)));
         let place = name.and_then(|name| self.place_of(volume, inode, &name)).or_else(was);
         let Some((place, hash)) = place else { return self.forget(key) };
-        let known = known.filter(|(_, known_hash)| *known_hash == hash);
-        let entry = known.map(|(entry, _)| entry).or_else(|| {
-            self.forget(key);
-            self.enter(key, hash)
-        });
+        let entry = match known.filter(|(_, known_hash)| *known_hash == hash) {
+            Some((entry, _)) => {
+                self.table.shared().hide(entry);
+                Some(entry)
+            }
+            None => {
+                self.forget(key);
+                self.enter(key, hash)
+            }
+        };
         if let Some(entry) = entry {
-            self.table.shared().hide(entry);
             self.table.shared().show(entry, &place.encode());
         }
     }
 
-    /// Shows a file of one name that has no entry.
-    fn show_new(&self, volume: &Volume, tree: &Tree, file: &NamedFile<'_>) {
-        let Some((place, hash)) = self.place_in(volume, tree, file) else { return };
-        if let Some(entry) = self.enter((tree.number(), file.inode), hash) {
-            self.table.shared().show(entry, &place.encode());
-        }
+    /// Shows files of one name that have no entries; there are slots for them.
+    fn show_new(&self, volume: &Volume, tree: &Tree, files: &[NamedFile<'_>]) {
+        let (table, device) = (self.table.shared(), device_of(tree.number()));
+        let show = |file: &NamedFile<'_>| {
+            let (place, hash) = self.place_in(volume, tree, device, file)?;
+            let entry = self.unused()?;
+            table.show(entry, &place.encode());
+            Some(((tree.number(), file.inode), (entry, hash)))
+        };
+        // Each step for all of them: what they have in memory is fetched at once, not in turn.
+        let mut shown: Vec<_> = files.iter().filter_map(show).collect();
+        shown.retain(|(_, (entry, hash))| {
+            let is_found = table.enter(*hash, *entry);
+            if !is_found {
+                table.hide(*entry);
+                self.free.borrow_mut().push(*entry);
+            }
+            is_found
+        });
+        self.known.borrow_mut().extend(shown);
     }
 
     /// The name that an entry has had.
@@ -221,23 +241,29 @@ impl Places {
         (place.folder, place.name.bytes(&mut [0; PlaceName::MAX]).to_vec())
     }
 
-    /// An entry for a file that has none, hidden.
+    /// An entry for a file that has none: hidden, or never shown.
     fn enter(&self, key: Identity, hash: u64) -> Option<u32> {
-        let next = || {
-            let next = self.used.get();
-            self.used.set(next + 1);
-            Some(next).filter(|next| *next < self.table.shared().capacity())
-        };
         self.make_room(1);
-        let reused = self.free.borrow_mut().pop();
-        let entry = reused.or_else(|| if self.is_full() { None } else { next() })?;
-        self.table.shared().hide(entry);
+        let entry = self.unused()?;
         if !self.table.shared().enter(hash, entry) {
             self.free.borrow_mut().push(entry);
             return None;
         }
         self.known.borrow_mut().insert(key, (entry, hash));
         Some(entry)
+    }
+
+    /// An entry that is no file's: hidden, or never shown.
+    fn unused(&self) -> Option<u32> {
+        let reused = self.free.borrow_mut().pop();
+        let next = self.used.get();
+        reused.or_else(|| {
+            let is_there = next < self.table.shared().capacity();
+            is_there.then(|| {
+                self.used.set(next + 1);
+                next
+            })
+        })
     }
 
     /// Has slots for so many files more.
@@ -250,10 +276,6 @@ impl Places {
                 table.enter(*hash, *entry);
             }
         }
-    }
-
-    fn is_full(&self) -> bool {
-        self.used.get() >= self.table.shared().capacity()
     }
 
     /// Takes the entry of a file back.
@@ -271,26 +293,32 @@ impl Places {
         let found = tree.named_in(folder, name).filter(|found| *found == inode);
         found.filter(|_| volume.resting.folders.borrow().contains(&folder))?;
         let node = tree.file_of_one_name(inode)?;
-        self.place_in(volume, &tree, &NamedFile { folder, name, inode, node })
+        let device = device_of(tree.number());
+        self.place_in(volume, &tree, device, &NamedFile { folder, name, inode, node })
     }
 
     /// The same of a file that has this name in a folder whose files are shown.
-    fn place_in(&self, volume: &Volume, tree: &Tree, file: &NamedFile<'_>) -> Option<(Place, u64)> {
+    fn place_in(
+        &self,
+        volume: &Volume,
+        tree: &Tree,
+        device: u64,
+        file: &NamedFile<'_>,
+    ) -> Option<(Place, u64)> {
         let NamedFile { folder, name, inode, node } = *file;
         let streams = volume.streams.borrow();
-        let stream = match node.task {
-            Some(task) => Some(streams.get(usize::try_from(task).ok()?)?),
-            None => None,
-        };
-        let size = stream.map_or(0, |stream| stream.len());
-        let (source, at) = match stream.filter(|_| size > 0) {
-            Some(stream) => (self.source(volume, stream.member())?, stream.whole_at()?),
+        let (_, _, size) = node.task.map_or(Some((0, 0, 0)), |task| streams.reach(task))?;
+        let (source, at) = match node.task.filter(|_| size > 0) {
+            Some(task) => {
+                let (member, at) = streams.whole(task)?;
+                (self.source(volume, member)?, at)
+            }
             None => (0, 0),
         };
         let kept = if volume.is_writable { 7 } else { 5 };
         let rights = u8::try_from(tree.rights(node) & kept).ok()?;
         let place = Place {
-            device: device_of(tree.number()),
+            device,
             folder,
             inode,
             mode: node.mode,
@@ -375,18 +403,16 @@ impl Volume {
         let is_paused = self.resting.pauses.get() > 0;
         let (number, knows_none) = (tree.number(), places.known.borrow().is_empty());
         places.make_room(tree.names_of(folder).len());
-        let mut later = Vec::new();
-        for file in tree.files_of(folder) {
-            let inode = file.inode;
-            let is_known = !knows_none && places.known.borrow().contains_key(&(number, inode));
-            if is_paused || is_known || disturbed.contains_key(&inode) {
-                later.push((inode, Some((folder, file.name.to_vec()))));
-            } else {
-                places.show_new(self, &tree, &file);
-            }
-        }
-        drop((tree, disturbed));
+        let is_shown_now = |file: &NamedFile<'_>| {
+            let is_known =
+                || !knows_none && places.known.borrow().contains_key(&(number, file.inode));
+            !is_paused && !disturbed.contains_key(&file.inode) && !is_known()
+        };
+        let (now, later): (Vec<_>, Vec<_>) = tree.files_of(folder).partition(is_shown_now);
+        now.chunks(BATCH).for_each(|files| places.show_new(self, &tree, files));
+        let later = later.into_iter().map(|file| (file.inode, Some((folder, file.name.to_vec()))));
         self.resting.calm.borrow_mut().extend(later);
+        drop((tree, disturbed));
         self.show_calm();
     }
 

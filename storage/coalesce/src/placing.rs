@@ -72,10 +72,10 @@ impl Volume {
             let fits = |member: &&Rc<Member>| {
                 member.unplaced.get() > 0 && self.dense_end(member) + len <= self.shape.dense_len
             };
-            if let Some(member) = self.members.borrow().iter().rev().find(fits) {
+            if let Some(member) = self.streams.borrow().members().iter().rev().find(fits) {
                 return Ok(Rc::clone(member));
             }
-            let count = self.members.borrow().iter().filter(|member| member.is_packed).count();
+            let count = self.members().iter().filter(|member| member.is_packed).count();
             let _taken = self.growth.take().await;
             self.add_member(self.shape.next_dense(count)).await?;
         }

@@ -30,6 +30,7 @@ use super::{
     extensions::{Extension, Extensions},
     member::Member,
     piece::Piece,
+    streams::Reach,
 };
 
 /// Slots of the journal that are written one by one; more are left to an engine thread.
@@ -184,8 +185,8 @@ impl Stream {
         self.len.get()
     }
 
-    /// Where its first chunk begins, bytes of its chunks, and its length.
-    pub(super) fn reach(&self) -> (u64, u64, u64) {
+    /// What there is of it.
+    pub(super) fn reach(&self) -> Reach {
         let ChunkPlace { start_at, chunk_len, .. } = self.place.get();
         (start_at, chunk_len, self.len())
     }

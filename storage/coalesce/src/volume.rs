@@ -13,7 +13,7 @@ use std::{
 };
 
 use executor::{Notify, lock};
-use multifile::{Disk, Growing, NewFile, catalogue, layout::ChunkPlace};
+use multifile::{Disk, Growing, NewFile, catalogue};
 use rustix::{
     fs::{SeekFrom, fstat},
     io::Errno,
@@ -30,6 +30,7 @@ use super::{
     records::{Record, Records, is_full},
     shape::Shape,
     stream::{Stream, Turn},
+    streams::{Reach, Streams, Task},
     tree::{Tree, User},
     unfit::Unfit,
 };
@@ -53,9 +54,7 @@ pub(crate) struct Volume {
     /// Changes that are being made.
     changing: Cell<usize>,
     settled: Notify,
-    pub(super) members: RefCell<Vec<Rc<Member>>>,
-    /// By task.
-    pub(super) streams: RefCell<Vec<Rc<Stream>>>,
+    pub(super) streams: RefCell<Streams>,
     pub(super) tree: RefCell<Tree>,
     pub(super) records: Records,
     pub(super) users: Rc<Users>,
@@ -120,8 +119,7 @@ impl Volume {
             is_durable: Cell::new(matches!(opened.before, Prior::Closed | Prior::Unclosed)),
             changing: Cell::new(0),
             settled: Notify::new(),
-            members: RefCell::default(),
-            streams: RefCell::default(),
+            streams: RefCell::new(Streams::new(shape.chunk_len)),
             tree: RefCell::new(tree),
             records: Records::of(opened.names.0, opened.names.1),
             users: Users::new(),
@@ -131,8 +129,8 @@ impl Volume {
             placing: Turn::default(),
         };
         volume.take_members(&opened.lens)?;
-        for (stream, ends) in volume.streams.borrow().iter().zip(opened.ends) {
-            stream.ends_at(ends);
+        for (task, ends) in (0..).zip(opened.ends) {
+            volume.stream(task)?.ends_at(ends);
         }
         let free = (0..).zip(&used).skip(1).filter(|(_, is_used)| !**is_used);
         let free = volume.with_chunks(free.map(|(task, _)| task));
@@ -159,41 +157,30 @@ impl Volume {
     fn take_members(&self, lens: &[u64]) -> io::Result<()> {
         let growing = lock(&self.growing);
         let growing = growing.as_ref().ok_or(Errno::IO)?;
-        let (mut members, mut streams) = (self.members.borrow_mut(), self.streams.borrow_mut());
+        let mut streams = self.streams.borrow_mut();
         let is_new = lens.is_empty();
         let mut lens = lens.iter().copied();
-        for file in u32::try_from(members.len()).unwrap_or(u32::MAX)..growing.file_count() {
+        for file in u32::try_from(streams.members().len()).unwrap_or(u32::MAX)..growing.file_count()
+        {
             let data = growing.file(file).ok_or(Errno::IO)?.try_clone()?;
             let (data_at, end) = (growing.end_of(file, 0)?, growing.end_of(file, 1)?);
-            let places = (0..growing.task_count(file)).map(|task| {
-                let place = (growing.place(file, task)?, growing.key(file, task)?);
-                let len = lens.next().or_else(|| is_new.then_some(0));
-                Ok((place, len.ok_or(Errno::IO)?))
-            });
-            let places = places.collect::<io::Result<Vec<_>>>()?;
-            let rows = places.iter().map(|((place, _), len)| {
-                len.checked_div(place.chunk_len).map_or(0, |_| len.div_ceil(place.chunk_len))
-            });
-            let rows = rows.max().unwrap_or(0);
-            let first_task = streams.len() as u64;
+            let task = |task| {
+                let len = lens.next().or_else(|| is_new.then_some(0)).ok_or(Errno::IO)?;
+                Ok(Task::new(growing.place(file, task)?, len))
+            };
+            let tasks = (0..growing.task_count(file)).map(task);
+            let tasks = tasks.collect::<io::Result<Vec<_>>>()?;
+            let rows = tasks.iter().map(Task::rows).max().unwrap_or(0);
+            let (first_task, key) = (streams.len() as u64, growing.key(file, 0)?);
             let data = uring::File::new(data.into())?;
-            let member = Member::new(file, first_task, data, data_at, end - data_at, rows);
-            let is_short =
-                |((place, _), _): &((ChunkPlace, _), _)| place.chunk_len < self.shape.chunk_len;
+            let place = (data_at, end - data_at);
+            let member = Member::new(file, first_task, key, data, place, rows);
             // Names may get longer than a chunk in any case.
-            let is_packed = file > 0 && rows <= 1 && places.iter().all(is_short);
+            let is_short = |task: &Task| task.is_shorter(self.shape.chunk_len);
+            let is_packed = file > 0 && rows <= 1 && tasks.iter().all(is_short);
             let unplaced = growing.task_count(file) - growing.placed_count(file);
             let member = if is_packed { member.packed(unplaced.into()) } else { member };
-            let member = Rc::new(if is_new { member.fresh() } else { member });
-            members.push(Rc::clone(&member));
-            for ((place, key), len) in places {
-                let is_short = place.chunk_len < self.shape.chunk_len && len <= place.chunk_len;
-                let stream = Stream::new(Rc::clone(&member), place, key, len);
-                if is_short && !streams.is_empty() {
-                    stream.keep_within_chunk();
-                }
-                streams.push(Rc::new(stream));
-            }
+            streams.add(Rc::new(if is_new { member.fresh() } else { member }), tasks);
         }
         Ok(())
     }
@@ -201,7 +188,7 @@ impl Volume {
     fn take_journals(&self) -> io::Result<()> {
         let growing = lock(&self.growing);
         let growing = growing.as_ref().ok_or(Errno::IO)?;
-        for (file, member) in (0u32..).zip(&*self.members.borrow()) {
+        for (file, member) in (0u32..).zip(self.streams.borrow().members()) {
             let journal = growing.journal(file).ok_or(Errno::IO)?.try_clone()?;
             member.begin(uring::File::new(journal.into())?);
         }
@@ -210,12 +197,9 @@ impl Volume {
 
     /// Makes zeros of what no stream reaches.
     async fn clear_tails(&self) -> io::Result<()> {
-        let members = self.members.borrow().clone();
         // Of small streams next to each other each sees to itself once it gets longer.
-        for member in members.iter().filter(|member| !member.is_packed) {
-            let streams = self.streams.borrow().clone();
-            let its = streams.iter().filter(|stream| Rc::ptr_eq(stream.member(), member));
-            let chunks = member.chunks(its.map(|stream| stream.reach()));
+        for member in self.members().iter().filter(|member| !member.is_packed) {
+            let chunks = member.chunks(self.streams.borrow().reaches_in(member));
             let data = member.data.clone();
             self.machine.call(move || chunks.clear_tails(data.fd())).await?;
         }
@@ -270,14 +254,18 @@ impl Volume {
         self.condition.replace(condition)
     }
 
+    /// Its physical files.
+    pub(super) fn members(&self) -> Vec<Rc<Member>> {
+        self.streams.borrow().members().to_vec()
+    }
+
     /// The stream of a task.
     pub(super) fn stream(&self, task: u64) -> io::Result<Rc<Stream>> {
-        let index = usize::try_from(task).unwrap_or(usize::MAX);
-        self.streams.borrow().get(index).cloned().ok_or_else(|| Errno::IO.into())
+        self.streams.borrow_mut().get(task).ok_or_else(|| Errno::IO.into())
     }
 
     fn lens(&self) -> Vec<u64> {
-        self.streams.borrow().iter().map(|stream| stream.len()).collect()
+        self.streams.borrow().reaches().map(|(.., len)| len).collect()
     }
 
     /// Has tasks for long streams free: those of files that are gone, or of another physical file.
@@ -286,14 +274,15 @@ impl Volume {
         if self.users.has_free(self.shape.chunk_len) {
             return Ok(()); // Another task has made room for both.
         }
-        let is_wide = |stream: &Stream| stream.reach().1 >= self.shape.chunk_len;
-        let all = self.streams.borrow().iter().filter(|stream| is_wide(stream)).count();
-        let left = self.users.left_of(|task| self.stream(task).is_ok_and(|found| is_wide(&found)));
+        let is_wide = |(_, chunk_len, _): &Reach| *chunk_len >= self.shape.chunk_len;
+        let all = self.streams.borrow().reaches().filter(is_wide).count();
+        let reach = |task| self.streams.borrow().reach(task);
+        let left = self.users.left_of(|task| reach(task).is_some_and(|reach| is_wide(&reach)));
         if left * LEFT_PART < all || left == 0 {
             // The first one may have the names alone.
             let names = usize::from(self.shape.first.task_count == 1);
-            let members = self.members.borrow().clone();
-            let count = members.iter().skip(names).filter(|member| !member.is_packed).count();
+            let count = self.members();
+            let count = count.iter().skip(names).filter(|member| !member.is_packed).count();
             match self.add_member(self.shape.next_wide(count)).await {
                 Err(why) if left > 0 && is_full(&why) => {}
                 added => return added,
@@ -336,7 +325,7 @@ impl Volume {
         let members = {
             // One that is being added may not know that it is to be there.
             let _taken = self.growth.take().await;
-            self.members.borrow().clone()
+            self.members()
         };
         for member in members.iter().skip(1).filter(|member| !member.is_durable.get()) {
             if let Err(why) = member.sync(&self.machine, true).await {
@@ -364,7 +353,7 @@ impl Volume {
 
     /// A file in the file system of the multifile.
     pub(super) fn physical(&self) -> io::Result<uring::File> {
-        let members = self.members.borrow();
+        let members = self.members();
         members.first().map(|member| member.data.clone()).ok_or_else(|| Errno::IO.into())
     }
 
@@ -406,7 +395,7 @@ impl Volume {
     /// removed.
     pub(crate) fn is_removed(&self) -> bool {
         let is_gone = |member: &Rc<Member>| fstat(&member.data).is_ok_and(|now| now.st_nlink == 0);
-        self.condition.get() == Condition::Dirty && self.members.borrow().iter().any(is_gone)
+        self.condition.get() == Condition::Dirty && self.members().iter().any(is_gone)
     }
 
     /// Returns the path, for messages.

@@ -98,12 +98,12 @@ impl Entry {
         sequence % 2 == 0
     }
 
-    /// Of an entry that is hidden.
+    /// Of an entry that is hidden, or that nobody was ever shown.
     fn show(&self, words: &PlaceWords) {
         for (word, new) in self.words.iter().zip(words) {
             word.store(*new, Ordering::Relaxed);
         }
-        let sequence = self.sequence.load(Ordering::Relaxed);
+        let sequence = self.sequence.load(Ordering::Relaxed) | 1;
         self.sequence.store(sequence.wrapping_add(1), Ordering::Release);
     }
 }
@@ -181,7 +181,7 @@ impl PlacesShared {
         self.entry(entry).is_some_and(Entry::hide)
     }
 
-    /// Shows a hidden entry with these words.
+    /// Shows an entry that is hidden, or was never shown, with these words.
     pub fn show(&self, entry: u32, words: &PlaceWords) {
         self.entry(entry).into_iter().for_each(|entry| entry.show(words));
     }

@@ -62,12 +62,15 @@ impl Tree {
         names?.get(name).copied()
     }
 
-    /// The files in a folder that have no other name.
+    /// The files in a folder that have no other name, by their numbers: as these were given to
+    /// them, what is known of them is in memory.
     pub(crate) fn files_of(&self, folder: u64) -> impl Iterator<Item = NamedFile<'_>> {
         let names = self.catalogue.names(folder).into_iter().flatten();
-        names.filter_map(move |(name, inode)| {
-            let node = self.catalogue.file_of_one_name(*inode)?;
-            Some(NamedFile { folder, name, inode: *inode, node })
+        let mut names: Vec<_> = names.map(|(name, inode)| (*inode, &name[..])).collect();
+        names.sort_by_key(|(inode, _)| *inode);
+        names.into_iter().filter_map(move |(inode, name)| {
+            let node = self.catalogue.file_of_one_name(inode)?;
+            Some(NamedFile { folder, name, inode, node })
         })
     }
 
