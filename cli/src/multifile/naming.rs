@@ -55,7 +55,7 @@ impl Naming<'_> {
         let parent = below.parent().unwrap_or(Path::new(""));
         let folder = self.folder_of(parent)?;
         let name = below.file_name().unwrap_or_default().as_bytes().to_vec();
-        let is_taken = self.catalogue.names(folder).is_some_and(|names| names.contains_key(&name));
+        let is_taken = self.catalogue.names(folder).is_some_and(|names| names.contains(&name));
         if is_taken {
             let advice = "name each file once";
             return Err(Failure::usage(path.display(), "it is named twice", advice));

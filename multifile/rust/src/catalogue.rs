@@ -8,21 +8,23 @@
 //!
 //! Nothing here does I/O. A stream may say anything; what makes no sense is refused.
 
+mod names;
 mod nodes;
-mod reading;
 mod record;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap},
     mem,
 };
 
-pub use self::record::{Encoder, encode, unmake_files};
+pub use self::{
+    names::Names,
+    record::{Encoder, encode, unmake_files},
+};
 use self::{
     nodes::Nodes,
-    reading::Unlisted,
     record::{HEAD_LEN as RECORD_HEAD_LEN, NAME_LEN, NODE_LEN, each_change, record},
 };
 
@@ -94,7 +96,7 @@ pub enum Change {
 pub struct Catalogue {
     number: u64,
     nodes: Nodes,
-    folders: BTreeMap<u64, BTreeMap<Vec<u8>, u64>>,
+    folders: BTreeMap<u64, Names>,
     /// Folders in each folder that has any.
     inner: HashMap<u64, u64>,
     next: u64,
@@ -149,7 +151,7 @@ impl Catalogue {
     /// A catalogue with nothing but its root; `number` tells it from all others.
     #[must_use]
     pub fn new(number: u64, root: Node) -> Self {
-        let folders = BTreeMap::from([(ROOT, BTreeMap::new())]);
+        let folders = BTreeMap::from([(ROOT, Names::default())]);
         let mut nodes = Nodes::default();
         nodes.insert(ROOT, Named { node: root, count: 0 });
         Self { number, nodes, folders, inner: HashMap::new(), next: ROOT + 1 }
@@ -168,13 +170,10 @@ impl Catalogue {
             return Err(Unreadable::Damaged);
         }
         let mut catalogue = Self::new(number, Node::default());
-        let mut unlisted = Unlisted::default();
         while let Some(body) = stream.get(read..).and_then(record) {
-            let made = each_change(body, |change| catalogue.take(change, &mut unlisted));
-            made.ok_or(Unreadable::Damaged)?;
+            each_change(body, |change| catalogue.apply(change)).ok_or(Unreadable::Damaged)?;
             read += RECORD_HEAD_LEN + body.len();
         }
-        catalogue.list(&mut unlisted);
         Ok((catalogue, read))
     }
 
@@ -192,8 +191,8 @@ impl Catalogue {
             bytes.extend(encode(&[Change::Node(inode, node.clone())]));
         }
         for (folder, names) in &self.folders {
-            for (name, inode) in names {
-                bytes.extend(encode(&[Change::Name(*folder, name.clone(), *inode)]));
+            for (name, inode) in names.sorted() {
+                bytes.extend(encode(&[Change::Name(*folder, name.to_vec(), inode)]));
             }
         }
         // Who had the last number may be gone, and nobody is to have it again.
@@ -209,7 +208,8 @@ impl Catalogue {
     #[must_use]
     pub fn records_len(&self) -> u64 {
         let nodes = self.nodes.iter().map(|(_, known)| NODE_LEN + known.node.text.len());
-        let names = self.folders.values().flatten().map(|(name, _)| NAME_LEN + name.len());
+        let names = self.folders.values().flat_map(Names::iter);
+        let names = names.map(|(name, _)| NAME_LEN + name.len());
         let last = if self.nodes.contains(self.next - 1) { 0 } else { NODE_LEN + 9 };
         wide(nodes.chain(names).sum::<usize>() + last)
     }
@@ -245,11 +245,11 @@ impl Catalogue {
     pub fn add_file(&mut self, folder: u64, name: Vec<u8>, inode: u64, node: Node) -> Option<()> {
         let (is_possible, next) = (node.is_file() && is_name(&name), inode.checked_add(1)?);
         let names = self.folders.get_mut(&folder).filter(|_| is_possible)?;
-        let Entry::Vacant(named) = names.entry(name) else { return None };
+        let name = names.free(name)?;
         if !self.nodes.insert(inode, Named { node, count: 1 }) {
             return None;
         }
-        named.insert(inode);
+        name(inode);
         self.next = self.next.max(next);
         Some(())
     }
@@ -285,7 +285,7 @@ impl Catalogue {
                 Some(Was::Name(was))
             }
             Change::NoName(folder, name) => {
-                let (name, was) = self.folders.get_mut(&folder)?.remove_entry(&name)?;
+                let was = self.folders.get_mut(&folder)?.remove(&name)?;
                 self.unlink(folder, was);
                 Some(Was::NoName(folder, name, was))
             }
@@ -383,9 +383,9 @@ impl Catalogue {
         self.nodes.iter().map(|(inode, known)| (inode, &known.node))
     }
 
-    /// The names in a folder, in the order of their bytes; `None` if it is none.
+    /// The names in a folder; `None` if it is none.
     #[must_use]
-    pub fn names(&self, folder: u64) -> Option<&BTreeMap<Vec<u8>, u64>> {
+    pub fn names(&self, folder: u64) -> Option<&Names> {
         self.folders.get(&folder)
     }
 
@@ -398,7 +398,7 @@ impl Catalogue {
         let mut waiting = vec![(Vec::new(), ROOT)];
         while let Some((path, folder)) = waiting.pop() {
             let mut below = Vec::new();
-            for (name, inode) in self.folders.get(&folder).into_iter().flatten() {
+            for (name, inode) in self.folders.get(&folder).map(Names::sorted).unwrap_or_default() {
                 let mut path = path.clone();
                 if !path.is_empty() {
                     path.push(b'/');
@@ -408,10 +408,10 @@ impl Catalogue {
                     return None;
                 }
                 // A folder that is in itself is listed once.
-                if self.folders.contains_key(inode) && seen.insert(*inode) {
-                    below.push((path.clone(), *inode));
+                if self.folders.contains_key(&inode) && seen.insert(inode) {
+                    below.push((path.clone(), inode));
                 }
-                paths.push((path, *inode));
+                paths.push((path, inode));
             }
             waiting.extend(below.into_iter().rev());
         }

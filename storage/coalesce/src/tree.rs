@@ -9,7 +9,7 @@ mod files;
 
 use std::{collections::HashSet, ffi::CStr};
 
-use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
+use multifile::catalogue::{Catalogue, Change, Names, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{fs::RenameFlags, io::Errno};
 use storage::scope::LINKS_MAX;
 use wire::{Listed, NameKind};
@@ -228,7 +228,7 @@ impl Tree {
                 found = above.pop().ok_or(Errno::XDEV)?;
                 continue;
             }
-            let inode = names.get(&part).copied();
+            let inode = names.get(&part);
             let text = inode.and_then(|inode| self.node(inode)).filter(|node| node.is_link());
             if let Some(link) = text.filter(|_| follow || !rest.is_empty()) {
                 links += 1;
@@ -256,7 +256,7 @@ impl Tree {
     pub(super) fn name_in(&self, folder: &CStr, inode: u64) -> Option<Vec<u8>> {
         debug_assert!(inode != 0, "inodes have numbers");
         let mut names = self.catalogue.names(self.find(folder, true).ok()?.inode?)?.iter();
-        names.find(|(_, found)| **found == inode).map(|(name, _)| name.clone())
+        names.find(|(_, found)| *found == inode).map(|(name, _)| name.to_vec())
     }
 
     /// The names in a folder, and the inode of each.
@@ -266,7 +266,7 @@ impl Tree {
     ) -> Result<impl Iterator<Item = (&[u8], u64)> + use<'_>, Errno> {
         let names = self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;
         self.may(folder, Wish::READ)?;
-        Ok(names.iter().map(|(name, inode)| (&name[..], *inode)))
+        Ok(names.iter())
     }
 
     /// A name, and what it stands for.
@@ -474,12 +474,9 @@ impl Tree {
             if !seen.insert(next) {
                 continue;
             }
-            let names = self.catalogue.names(next).into_iter().flatten();
-            waiting.extend(
-                names
-                    .map(|(_, inode)| *inode)
-                    .filter(|inode| self.node(*inode).is_some_and(Node::is_folder)),
-            );
+            let its = self.catalogue.names(next).into_iter().flat_map(Names::iter);
+            let its = its.map(|(_, inode)| inode);
+            waiting.extend(its.filter(|inode| self.node(*inode).is_some_and(Node::is_folder)));
         }
         false
     }

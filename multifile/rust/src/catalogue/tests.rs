@@ -169,8 +169,8 @@ fn any_changes_are_made_or_refused_and_read_back() {
         let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
         assert_eq!(again.paths(), catalogue.paths(), "seed {seed}");
         for inode in 0..6 {
-            let names = catalogue.names(inode).into_iter().flatten();
-            let inner = names.filter(|(_, inner)| catalogue.names(**inner).is_some()).count();
+            let names = catalogue.names(inode).into_iter().flat_map(Names::iter);
+            let inner = names.filter(|(_, inner)| catalogue.names(*inner).is_some()).count();
             assert_eq!(catalogue.folder_count(inode), wide(inner), "seed {seed}");
         }
     }
@@ -264,5 +264,5 @@ fn files_made_together_are_as_if_made_one_by_one_and_undone_as_a_whole() {
     assert_eq!(together.records_len(), together.records().len() as u64);
     let undone = unmake_files(&record);
     undone.into_iter().for_each(|change| together.apply(change).expect("possible"));
-    assert_eq!((together.nodes().count(), together.names(ROOT).map(BTreeMap::len)), (1, Some(0)));
+    assert_eq!((together.nodes().count(), together.names(ROOT).map(Names::len)), (1, Some(0)));
 }

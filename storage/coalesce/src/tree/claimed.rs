@@ -1,8 +1,6 @@
 //! Names as clients claim them, and what the files are made with that they make.
 
-use std::collections::BTreeMap;
-
-use multifile::catalogue::{Node, is_name};
+use multifile::catalogue::{Names, Node, is_name};
 use rustix::io::Errno;
 use shm::NameHash;
 
@@ -10,7 +8,6 @@ use super::{Found, Tree, Wish};
 
 /// A file that has one name.
 pub(crate) struct NamedFile<'a> {
-    pub(crate) folder: u64,
     pub(crate) name: &'a [u8],
     pub(crate) inode: u64,
     pub(crate) node: &'a Node,
@@ -29,7 +26,7 @@ impl Tree {
             return Err(Errno::XDEV);
         }
         self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
-        Ok(Found { folder, name: name.to_vec(), inode: names.get(name).copied() })
+        Ok(Found { folder, name: name.to_vec(), inode: names.get(name) })
     }
 
     /// The key of a folder that the caller may enter.
@@ -53,30 +50,34 @@ impl Tree {
 
     /// True if something has that name now.
     pub(crate) fn has(&self, at: &Found) -> bool {
-        self.catalogue.names(at.folder).is_some_and(|names| names.contains_key(&at.name))
+        self.catalogue.names(at.folder).is_some_and(|names| names.contains(&at.name))
     }
 
     /// What has a name in a folder.
     pub(crate) fn named_in(&self, folder: u64, name: &[u8]) -> Option<u64> {
         let names = self.catalogue.names(folder).filter(|_| !self.covered.contains(&folder));
-        names?.get(name).copied()
+        names?.get(name)
     }
 
     /// The files in a folder that have no other name, by their numbers: as these were given to
     /// them, what is known of them is in memory.
     pub(crate) fn files_of(&self, folder: u64) -> impl Iterator<Item = NamedFile<'_>> {
-        let names = self.catalogue.names(folder).into_iter().flatten();
-        let mut names: Vec<_> = names.map(|(name, inode)| (*inode, &name[..])).collect();
+        let names = self.catalogue.names(folder).into_iter().flat_map(Names::iter);
+        let mut names: Vec<_> = names.map(|(name, inode)| (inode, name)).collect();
         names.sort_by_key(|(inode, _)| *inode);
-        names.into_iter().filter_map(move |(inode, name)| {
+        names.into_iter().filter_map(|(inode, name)| {
             let node = self.catalogue.file_of_one_name(inode)?;
-            Some(NamedFile { folder, name, inode, node })
+            Some(NamedFile { name, inode, node })
         })
     }
 
-    /// All names in a folder, whoever may know them.
-    pub(crate) fn names_of(&self, folder: u64) -> impl ExactSizeIterator<Item = &[u8]> {
-        static NONE: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-        self.catalogue.names(folder).unwrap_or(&NONE).keys().map(|name| &name[..])
+    /// How many names a folder has.
+    pub(crate) fn name_count(&self, folder: u64) -> usize {
+        self.catalogue.names(folder).map_or(0, Names::len)
+    }
+
+    /// All of them, whoever may know them.
+    pub(crate) fn names_of(&self, folder: u64) -> impl Iterator<Item = &[u8]> {
+        self.catalogue.names(folder).into_iter().flat_map(Names::iter).map(|(name, _)| name)
     }
 }

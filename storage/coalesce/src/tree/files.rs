@@ -24,7 +24,7 @@ impl Tree {
     /// True if a file can be made in a folder under this name.
     pub(crate) fn is_free_in(&self, folder: u64, name: &[u8]) -> bool {
         let names = self.catalogue.names(folder);
-        names.is_some_and(|names| !names.contains_key(name))
+        names.is_some_and(|names| !names.contains(name))
             && is_name(name)
             && !self.covered.contains(&folder)
             && self.may(folder, Wish::WRITE.and(Wish::ENTER)).is_ok()
