@@ -21,7 +21,7 @@ pub(crate) const FOLDER_LEN_MAX: usize = 512;
 const LEASES: usize = 64;
 /// Lengths of the logs, bytes: what a program writes in the time between two looks of the daemon.
 const INDEX_LEN: u64 = 256 << 10;
-const DATA_LEN: u64 = 8 << 20;
+const DATA_LEN: u64 = 2 << 20;
 /// The shortest data log, bytes: twice what a file may have.
 const DATA_LEN_MIN: u64 = 2 * LEN_MAX;
 /// A data log takes no more than this part of what is free of the arena.
