@@ -160,8 +160,7 @@ impl Intake {
         for source in &sources {
             has_come |= !source.borrow().is_idle();
             self.read(source);
-            let mut due = Self::due(source, all, now);
-            due.retain(|inode| source.borrow().is_begun(*inode));
+            let due = Self::due(source, all, now, Making::is_begun);
             if !due.is_empty() {
                 // From here on its client hands each of these files over before a write returns.
                 source.borrow().entry.shared().recall();
@@ -227,7 +226,7 @@ impl Intake {
     /// over: whoever dies then leaves no part of a file that was closed. Also writes what has come
     /// of those that are made, and forgets those that are closed.
     async fn take_open(&self, source: &Rc<RefCell<Source>>, all: bool, now: Instant) {
-        let wanted = Self::due(source, all, now);
+        let wanted = Self::due(source, all, now, |_| true);
         if wanted.iter().any(|inode| source.borrow().is_new(*inode)) {
             // From here on its client waits, with each of these files, for what it has published.
             source.borrow().entry.shared().tear();
@@ -249,8 +248,13 @@ impl Intake {
         }
     }
 
-    /// Files that are to be made, or forgotten, by now.
-    fn due(source: &Rc<RefCell<Source>>, all: bool, now: Instant) -> Vec<u64> {
+    /// Files that are to be made, or forgotten, by now, of those that `are_meant`.
+    fn due(
+        source: &Rc<RefCell<Source>>,
+        all: bool,
+        now: Instant,
+        are_meant: impl Fn(&Making) -> bool,
+    ) -> Vec<u64> {
         let source = source.borrow();
         let is_full = source.kept() > source.entry.logs.data_len / FULL;
         let all = all || is_full || source.stand == Stand::Over;
@@ -258,7 +262,8 @@ impl Intake {
             let is_old = now.saturating_since(file.since) >= OLD;
             all || is_old || file.is_closed || !file.state.is_new()
         };
-        source.files.iter().filter(|(_, file)| is_due(file)).map(|(inode, _)| *inode).collect()
+        let due = source.files.iter().filter(|(_, file)| is_due(file) && are_meant(file));
+        due.map(|(inode, _)| *inode).collect()
     }
 
     /// Makes a file if it is not made yet, and writes to it what its client has written.

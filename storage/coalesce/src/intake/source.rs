@@ -60,6 +60,13 @@ pub(super) struct Making {
     pub(super) state: State<Rc<Packed>>,
 }
 
+impl Making {
+    /// True if it is open, and not made yet.
+    pub(super) const fn is_begun(&self) -> bool {
+        self.state.is_new() && !self.is_closed
+    }
+}
+
 /// How far a file has come, which is an `F` once it is open.
 #[derive(Clone, PartialEq)]
 pub(super) enum State<F> {
@@ -186,11 +193,6 @@ impl Source {
     /// True if a file is not made yet.
     pub(super) fn is_new(&self, inode: u64) -> bool {
         self.files.get(&inode).is_some_and(|file| file.state.is_new())
-    }
-
-    /// The same of one that is open.
-    pub(super) fn is_begun(&self, inode: u64) -> bool {
-        self.is_new(inode) && self.files.get(&inode).is_some_and(|file| !file.is_closed)
     }
 
     /// True if something is published that was not read.
