@@ -2,7 +2,8 @@
 //! by `kakehi run`.
 //!
 //! The whole command is timed, with the start of the daemon, and with its end, when the multifile
-//! is closed; and the program alone, which says how long its ranks took.
+//! is closed; and the program alone, which says how long its ranks took. Files are read back by
+//! jobs of their own, whose daemons first load the multifile, and by the job that has made them.
 
 use std::{
     env,
@@ -35,7 +36,8 @@ const ROUNDS: usize = 5;
 pub(crate) struct Args {
     files: Files,
     folder: PathBuf,
-    verb: Verb,
+    /// One after the other.
+    verbs: Vec<Verb>,
     /// Which of the processes this is; without it the one that starts them.
     rank: Option<u32>,
 }
@@ -50,20 +52,27 @@ enum Verb {
     Stat,
 }
 
-/// Makes the files, or reads them, by several processes; says how many nanoseconds these took.
+/// Makes the files, or reads them, by several processes; says how many nanoseconds these took for
+/// each verb.
 pub(crate) fn make(args: &Args) -> anyhow::Result<()> {
-    if let Some(rank) = args.rank {
-        let numbers = (rank..args.files.count).step_by(RANKS as usize);
-        return match args.verb {
-            Verb::Make => make_all(args, numbers),
-            Verb::Read => read_all(args, numbers.collect()),
-            Verb::Stat => stat_all(args, numbers),
-        };
-    }
+    args.verbs.iter().try_for_each(|verb| match args.rank {
+        Some(rank) => {
+            let numbers = (rank..args.files.count).step_by(RANKS as usize);
+            match verb {
+                Verb::Make => make_all(args, numbers),
+                Verb::Read => read_all(args, numbers.collect()),
+                Verb::Stat => stat_all(args, numbers),
+            }
+        }
+        None => by_ranks(args, *verb),
+    })
+}
+
+fn by_ranks(args: &Args, verb: Verb) -> anyhow::Result<()> {
     let begin = Instant::now();
     let start = |rank: u32| {
-        let words = words("make-files", &Args { rank: Some(rank), ..args.clone() })?;
-        Command::new(env::current_exe()?).args(words).spawn()
+        let its = Args { rank: Some(rank), verbs: vec![verb], ..args.clone() };
+        Command::new(env::current_exe()?).args(words("make-files", &its)?).spawn()
     };
     let ranks = (0..RANKS).map(start).collect::<Result<Vec<_>, _>>()?;
     for mut rank in ranks {
@@ -103,8 +112,9 @@ fn read_all(args: &Args, mut numbers: Vec<u32>) -> anyhow::Result<()> {
 }
 
 /// Cases of a round: making the files by the whole command, and by the program's own time; reading
-/// them back, and asking for the status of each, by the program's own time.
-const ROUND: [&str; 4] = ["", "/program", "/read", "/stat"];
+/// them back, and asking for the status of each, by the program's own time: by jobs of their own,
+/// and by the one that has made them.
+const ROUND: [&str; 6] = ["", "/program", "/read", "/stat", "/read/warm", "/stat/warm"];
 
 /// Files that are made, and the bytes of each.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -123,20 +133,37 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
     for (case, files) in of_counts.chain(others) {
         for (name, place) in places.all() {
             let case = format!("coalesce/{case}/{name}");
-            let round = |place: &Place| {
-                both(place, |folder, command| {
-                    let run = |verb| {
-                        let args = Args { files, folder: folder.to_owned(), verb, rank: None };
-                        timed(command()?.args(words("make-files", &args)?))
-                    };
-                    let (whole, made) = run(Verb::Make)?;
-                    Ok([whole, made, run(Verb::Read)?.1, run(Verb::Stat)?.1])
-                })
-            };
+            let round = |place: &Place| measure_round(place, files);
             let cases = ROUND.map(|suffix| format!("{case}{suffix}"));
             compare(report, effort, &cases, place, rounds, round);
         }
     }
+}
+
+/// Both sides of all cases.
+fn measure_round(place: &Place, files: Files) -> anyhow::Result<[[Duration; ROUND.len()]; 2]> {
+    let words = |folder: &Path, verbs| {
+        words("make-files", &Args { files, folder: folder.to_owned(), verbs, rank: None })
+    };
+    let [cold, warm] = [
+        both(place, |folder, command| {
+            let run = |verb| timed(command()?.args(words(folder, vec![verb])?));
+            let (whole, [made]) = run(Verb::Make)?;
+            let ((_, [read]), (_, [stat])) = (run(Verb::Read)?, run(Verb::Stat)?);
+            Ok([whole, made, read, stat])
+        })?,
+        both(place, |folder, command| {
+            let verbs = vec![Verb::Make, Verb::Read, Verb::Stat];
+            let (whole, [made, read, stat]) = timed(command()?.args(words(folder, verbs)?))?;
+            Ok([whole, made, read, stat])
+        })?,
+    ];
+    let side = |[whole, made, read, stat]: [Duration; 4], warm: [Duration; 4]| {
+        let [_, _, warm_read, warm_stat] = warm;
+        [whole, made, read, stat, warm_read, warm_stat]
+    };
+    let ([plain, ours], [warm_plain, warm_ours]) = (cold, warm);
+    Ok([side(plain, warm_plain), side(ours, warm_ours)])
 }
 
 /// Measurements by `side` of plain files, and of coalesced ones, by commands that it is given.
@@ -163,9 +190,12 @@ fn both<T>(
     Ok([plain, coalesced])
 }
 
-/// How long a command took, and how long the program in it, as it says.
-fn timed(command: &mut Command) -> anyhow::Result<(Duration, Duration)> {
+/// How long a command took, and how long the program in it for each verb, as it says.
+fn timed<const N: usize>(command: &mut Command) -> anyhow::Result<(Duration, [Duration; N])> {
     let start = Instant::now();
     let said = succeed(command).context("run 'make build'")?;
-    Ok((start.elapsed(), Duration::from_nanos(said.trim().parse()?)))
+    let whole = start.elapsed();
+    let times = said.lines().map(|line| Ok(Duration::from_nanos(line.trim().parse()?)));
+    let times = times.collect::<anyhow::Result<Vec<_>>>()?.try_into();
+    Ok((whole, times.ok().context("a time for each verb")?))
 }

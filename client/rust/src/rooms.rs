@@ -31,6 +31,8 @@ const STACK_BITS: u32 = 12;
 /// Owner of a free block.
 const NOBODY: usize = 0;
 
+/// No block from this one on was ever taken.
+static UNTOUCHED: AtomicUsize = AtomicUsize::new(0);
 static OWNERS: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(NOBODY) }; BLOCKS];
 /// Rooms of each block that are taken.
 static TAKEN: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
@@ -72,7 +74,9 @@ impl Room {
             }
         }
         let mut has_one = false;
-        for index in (0..BLOCKS).filter(|index| owner_is(*index, me)) {
+        // Those that this thread has taken are below.
+        let touched = 0..UNTOUCHED.load(Ordering::Relaxed);
+        for index in touched.filter(|index| owner_is(*index, me)) {
             if let Some(room) = Self::of(index) {
                 return Some(room);
             }
@@ -123,7 +127,14 @@ fn owner_is(index: usize, owner: usize) -> bool {
 fn take_block(index: usize, owner: usize) -> bool {
     let (order, failed) = (Ordering::Acquire, Ordering::Relaxed);
     OWNERS.get(index).is_some_and(|found| {
-        found.load(failed) == NOBODY && found.compare_exchange(NOBODY, owner, order, failed).is_ok()
+        if found.load(failed) != NOBODY {
+            return false;
+        }
+        // First: a handler that interrupts this is to find what its thread has.
+        if UNTOUCHED.load(Ordering::Relaxed) <= index {
+            UNTOUCHED.fetch_max(index + 1, Ordering::Relaxed);
+        }
+        found.compare_exchange(NOBODY, owner, order, failed).is_ok()
     })
 }
 

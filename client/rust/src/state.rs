@@ -119,7 +119,7 @@ pub(crate) struct AtRest {
     /// The folder that it was found in, by its index.
     pub(crate) lease: usize,
     pub(crate) seen: Seen,
-    pub(crate) source: u16,
+    pub(crate) source: u8,
     pub(crate) at: u64,
     pub(crate) size: u64,
 }

@@ -7,8 +7,10 @@
 //! that was changed is written. Clients that read by the entry then ask; their files are kept for
 //! them, also without a name.
 
+mod known;
+
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{Cell, OnceCell, Ref, RefCell},
     collections::{HashMap, HashSet},
     hint, io,
     os::fd::{AsRawFd as _, OwnedFd},
@@ -24,9 +26,11 @@ use shm::NameHash;
 use storage::names::{Identity, device_of};
 use wire::{Place, PlaceName};
 
+use self::known::Known;
 use super::{
     dense::Small,
     inodes::Live,
+    streams::Streams,
     tree::{Found, NamedFile, Tree},
     volume::Volume,
 };
@@ -43,17 +47,32 @@ const LEFT_MIN: usize = 64 << 20;
 pub(super) struct Places {
     clients: Arc<Clients>,
     table: shm::Places,
-    /// Entries of files, and the hashes that lead there, by multifile and inode.
-    known: RefCell<HashMap<Identity, (u32, u64)>>,
-    /// Entries that were given back, and how many there have been.
-    free: RefCell<Vec<u32>>,
-    used: Cell<u32>,
+    known: RefCell<Known>,
     /// Files of clients that read by entries which were hidden meanwhile.
     kept: RefCell<Vec<Kept>>,
     /// Numbers of physical files, by multifile and place in that; `None`: it cannot be shared.
-    sources: RefCell<HashMap<Physical, Option<u16>>>,
+    sources: RefCell<HashMap<Physical, Option<u8>>>,
     /// The one that was looked for last.
-    last_source: Cell<Option<(Physical, Option<u16>)>>,
+    last_source: Cell<Option<(Physical, Option<u8>)>>,
+}
+
+/// A folder whose files are shown.
+struct Shown<'a> {
+    volume: &'a Volume,
+    tree: &'a Tree,
+    streams: Ref<'a, Streams>,
+    folder: u64,
+    /// As clients know the multifile.
+    device: u64,
+    /// What names are hashed with.
+    key: u64,
+}
+
+impl<'a> Shown<'a> {
+    fn new(volume: &'a Volume, tree: &'a Tree, folder: u64) -> Self {
+        let (device, key) = (device_of(tree.number()), tree.key_of(folder));
+        Self { volume, tree, streams: volume.streams.borrow(), folder, device, key }
+    }
 }
 
 /// A physical file, by its multifile and its place in that.
@@ -149,11 +168,9 @@ impl Places {
         drop(hint::black_box(left));
         clients.shares.add(fd);
         table.shared().keep(true);
-        let (known, sources) = (RefCell::default(), RefCell::default());
-        let (free, kept, used) = (RefCell::default(), RefCell::default(), Cell::new(0));
-        let clients = Arc::clone(clients);
-        let last_source = Cell::new(None);
-        Ok(Rc::new(Self { clients, table, known, free, used, kept, sources, last_source }))
+        let (known, sources, kept) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let (clients, last_source) = (Arc::clone(clients), Cell::new(None));
+        Ok(Rc::new(Self { clients, table, known, kept, sources, last_source }))
     }
 
     /// Nothing in the table holds any more.
@@ -163,9 +180,8 @@ impl Places {
 
     /// Hides the entry of an inode, and keeps the file for those who read by it.
     fn hide(&self, volume: &Volume, inode: u64) {
-        let Some((entry, _)) = self.known.borrow().get(&(number_of(volume), inode)).copied() else {
-            return;
-        };
+        let known = self.known.borrow().get((number_of(volume), inode));
+        let Some((entry, _)) = known else { return };
         if !self.table.shared().hide(entry) {
             return;
         }
@@ -192,7 +208,7 @@ impl Places {
     /// Shows an inode under its name, if it is at rest and clients can read it.
     fn show(&self, volume: &Volume, inode: u64, name: Option<Name>) {
         let key = (number_of(volume), inode);
-        let known = self.known.borrow().get(&key).copied();
+        let known = self.known.borrow().get(key);
         // It may have got that name and lost it, and have another one.
         let was =
             || known.and_then(|(entry, _)| self.place_of(volume, inode, &self.name_in(entry)));
@@ -205,6 +221,7 @@ impl Places {
             }
             None => {
                 self.forget(key);
+                self.make_room(1);
                 self.enter(key, hash)
             }
         };
@@ -213,26 +230,28 @@ impl Places {
         }
     }
 
-    /// Shows files of one name that have no entries; there are slots for them.
-    fn show_new(&self, volume: &Volume, tree: &Tree, files: &[NamedFile<'_>]) {
-        let (table, device) = (self.table.shared(), device_of(tree.number()));
+    /// Shows files of one name that have no entries; there are slots for them. Returns those that
+    /// have one now.
+    fn show_new(&self, shown: &Shown<'_>, files: &[NamedFile<'_>]) -> Vec<(u64, u32)> {
+        let (table, mut known) = (self.table.shared(), self.known.borrow_mut());
         let show = |file: &NamedFile<'_>| {
-            let (place, hash) = self.place_in(volume, tree, device, file)?;
-            let entry = self.unused()?;
+            let (place, hash) = self.place_in(shown, file)?;
+            let entry = known.next(table.capacity())?;
+            known.lead(hash, entry);
             table.show(entry, &place.encode());
-            Some(((tree.number(), file.inode), (entry, hash)))
+            Some((file.inode, entry, hash))
         };
         // Each step for all of them: what they have in memory is fetched at once, not in turn.
-        let mut shown: Vec<_> = files.iter().filter_map(show).collect();
-        shown.retain(|(_, (entry, hash))| {
-            let is_found = table.enter(*hash, *entry);
-            if !is_found {
-                table.hide(*entry);
-                self.free.borrow_mut().push(*entry);
+        let shown: Vec<_> = files.iter().filter_map(show).collect();
+        let enter = |(inode, entry, hash)| {
+            let is_entered = table.enter(hash, entry);
+            if !is_entered {
+                table.hide(entry);
+                known.give_back(entry);
             }
-            is_found
-        });
-        self.known.borrow_mut().extend(shown);
+            is_entered.then_some((inode, entry))
+        };
+        shown.into_iter().filter_map(enter).collect()
     }
 
     /// The name that an entry has had.
@@ -241,49 +260,42 @@ impl Places {
         (place.folder, place.name.bytes(&mut [0; PlaceName::MAX]).to_vec())
     }
 
-    /// An entry for a file that has none: hidden, or never shown.
-    fn enter(&self, key: Identity, hash: u64) -> Option<u32> {
-        self.make_room(1);
-        let entry = self.unused()?;
-        if !self.table.shared().enter(hash, entry) {
-            self.free.borrow_mut().push(entry);
+    /// An entry for a file that has none, to which this hash leads: hidden, or never shown.
+    fn enter(&self, (multifile, inode): Identity, hash: u64) -> Option<u32> {
+        let (mut known, table) = (self.known.borrow_mut(), self.table.shared());
+        let entry = known.next(table.capacity())?;
+        known.lead(hash, entry);
+        if !table.enter(hash, entry) {
+            known.give_back(entry);
             return None;
         }
-        self.known.borrow_mut().insert(key, (entry, hash));
+        known.insert(multifile, [(inode, entry)]);
         Some(entry)
-    }
-
-    /// An entry that is no file's: hidden, or never shown.
-    fn unused(&self) -> Option<u32> {
-        let reused = self.free.borrow_mut().pop();
-        let next = self.used.get();
-        reused.or_else(|| {
-            let is_there = next < self.table.shared().capacity();
-            is_there.then(|| {
-                self.used.set(next + 1);
-                next
-            })
-        })
     }
 
     /// Has slots for so many files more.
     fn make_room(&self, count: usize) {
-        let (mut known, table) = (self.known.borrow_mut(), self.table.shared());
-        known.reserve(count);
-        if table.make_room(known.len() + count) {
-            for (entry, hash) in known.values() {
+        let (known, table) = (self.known.borrow(), self.table.shared());
+        if table.make_room(known.count() + count) {
+            let hashes = known.leading();
+            for (entry, hash) in hashes {
                 // One without a slot is asked for.
-                table.enter(*hash, *entry);
+                table.enter(hash, entry);
             }
         }
     }
 
+    /// Has memory for so many entries more.
+    fn populate(&self, count: usize) {
+        let used = self.known.borrow().used();
+        self.table.populate(used..used + count);
+    }
+
     /// Takes the entry of a file back.
     fn forget(&self, key: Identity) {
-        let Some((entry, hash)) = self.known.borrow_mut().remove(&key) else { return };
+        let Some((entry, hash)) = self.known.borrow_mut().remove(key) else { return };
         self.table.shared().hide(entry);
         self.table.shared().leave(hash, entry);
-        self.free.borrow_mut().push(entry);
     }
 
     /// What the table is to say of a file, and the hash of its name; `None`: it cannot.
@@ -293,24 +305,17 @@ impl Places {
         let found = tree.named_in(folder, name).filter(|found| *found == inode);
         found.filter(|_| volume.resting.folders.borrow().contains(&folder))?;
         let node = tree.file_of_one_name(inode)?;
-        let device = device_of(tree.number());
-        self.place_in(volume, &tree, device, &NamedFile { folder, name, inode, node })
+        self.place_in(&Shown::new(volume, &tree, folder), &NamedFile { name, inode, node })
     }
 
-    /// The same of a file that has this name in a folder whose files are shown.
-    fn place_in(
-        &self,
-        volume: &Volume,
-        tree: &Tree,
-        device: u64,
-        file: &NamedFile<'_>,
-    ) -> Option<(Place, u64)> {
-        let NamedFile { folder, name, inode, node } = *file;
-        let streams = volume.streams.borrow();
-        let (_, _, size) = node.task.map_or(Some((0, 0, 0)), |task| streams.reach(task))?;
+    /// The same of a file of one name in a folder whose files are shown.
+    fn place_in(&self, shown: &Shown<'_>, file: &NamedFile<'_>) -> Option<(Place, u64)> {
+        let Shown { volume, tree, folder, .. } = *shown;
+        let NamedFile { name, inode, node } = *file;
+        let (_, _, size) = node.task.map_or(Some((0, 0, 0)), |task| shown.streams.reach(task))?;
         let (source, at) = match node.task.filter(|_| size > 0) {
             Some(task) => {
-                let (member, at) = streams.whole(task)?;
+                let (member, at) = shown.streams.whole(task)?;
                 (self.source(volume, member)?, at)
             }
             None => (0, 0),
@@ -318,10 +323,10 @@ impl Places {
         let kept = if volume.is_writable { 7 } else { 5 };
         let rights = u8::try_from(tree.rights(node) & kept).ok()?;
         let place = Place {
-            device,
+            device: shown.device,
             folder,
             inode,
-            mode: node.mode,
+            mode: u16::try_from(node.mode).ok()?,
             user: node.user,
             group: node.group,
             rights,
@@ -331,11 +336,11 @@ impl Places {
             times: volume.users.times_now(inode, node.times),
             name: PlaceName::new(name)?,
         };
-        Some((place, NameHash::new(tree.key_of(folder), name).word()))
+        Some((place, NameHash::new(shown.key, name).word()))
     }
 
     /// The number by which clients get a physical file, to read it.
-    fn source(&self, volume: &Volume, member: &super::member::Member) -> Option<u16> {
+    fn source(&self, volume: &Volume, member: &super::member::Member) -> Option<u8> {
         let key = (number_of(volume), member.number);
         if let Some((_, known)) = self.last_source.get().filter(|(last, _)| *last == key) {
             return known;
@@ -345,7 +350,7 @@ impl Places {
             return *known;
         }
         let count = self.sources.borrow().values().flatten().count();
-        let source = u16::try_from(count).ok().filter(|_| count < SOURCES_MAX);
+        let source = u8::try_from(count).ok().filter(|_| count < SOURCES_MAX);
         let source = source.filter(|_| {
             let shared = readable(member.data.fd()).map(|file| self.clients.shares.add(file));
             shared
@@ -401,18 +406,30 @@ impl Volume {
         }
         let (tree, disturbed) = (self.tree.borrow(), self.resting.disturbed.borrow());
         let is_paused = self.resting.pauses.get() > 0;
-        let (number, knows_none) = (tree.number(), places.known.borrow().is_empty());
-        places.make_room(tree.names_of(folder).len());
-        let is_shown_now = |file: &NamedFile<'_>| {
-            let is_known =
-                || !knows_none && places.known.borrow().contains_key(&(number, file.inode));
-            !is_paused && !disturbed.contains_key(&file.inode) && !is_known()
-        };
-        let (now, later): (Vec<_>, Vec<_>) = tree.files_of(folder).partition(is_shown_now);
-        now.chunks(BATCH).for_each(|files| places.show_new(self, &tree, files));
-        let later = later.into_iter().map(|file| (file.inode, Some((folder, file.name.to_vec()))));
-        self.resting.calm.borrow_mut().extend(later);
+        let (number, knows_none) = (tree.number(), places.known.borrow().count() == 0);
+        let count = tree.name_count(folder);
+        places.make_room(count);
+        places.populate(count);
+        let shown = Shown::new(self, &tree, folder);
+        let is_known = |inode| !knows_none && places.known.borrow().get((number, inode)).is_some();
+        let (mut entered, mut later) = (Vec::with_capacity(count), Vec::new());
+        let mut batch = Vec::with_capacity(BATCH);
+        for file in tree.files_of(folder) {
+            if is_paused || is_known(file.inode) || disturbed.contains_key(&file.inode) {
+                later.push((file.inode, Some((folder, file.name.to_vec()))));
+                continue;
+            }
+            batch.push(file);
+            if batch.len() == BATCH {
+                entered.append(&mut places.show_new(&shown, &batch));
+                batch.clear();
+            }
+        }
+        entered.append(&mut places.show_new(&shown, &batch));
+        places.known.borrow_mut().insert(number, entered);
+        drop(shown);
         drop((tree, disturbed));
+        self.resting.calm.borrow_mut().extend(later);
         self.show_calm();
     }
 

@@ -65,12 +65,18 @@ impl NameHash {
         self.0
     }
 
-    /// FNV-1a over what stands for the folder and the name, mixed so that every bit of it counts.
+    /// Of what stands for the folder, and the name by eight bytes, mixed so that every bit counts.
     #[must_use]
     pub fn new(folder: u64, name: &[u8]) -> Self {
-        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let folder = folder.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);
-        let mut hash = name.iter().fold(folder, step);
+        let step = |hash: u64, word: u64| {
+            let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            mixed.rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        };
+        let words = name.chunks_exact(8);
+        let rest =
+            words.remainder().iter().rev().fold(0, |rest, byte| rest << 8 | u64::from(*byte));
+        let words = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+        let mut hash = words.chain([rest]).fold(step(0, folder), step);
         for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
             hash = (hash ^ (hash >> 33)).wrapping_mul(factor);
         }

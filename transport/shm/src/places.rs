@@ -5,9 +5,12 @@
 //! An index of slots by a hash of the name leads to entries: a sequence and words that the owner of
 //! the table gives a meaning. As many slots are in use as the entries need: few share the reader's
 //! caches with the entries. Whoever looks while that number changes may not find what is there. The
-//! sequence is odd while the daemon changes what the entry is about,
-//! also when that is elsewhere, as the bytes of a file. Whoever finds the same even sequence before
-//! and after a look has seen one state.
+//! sequence is odd while the daemon changes what the entry is about, also when that is elsewhere,
+//! as the bytes of a file. Whoever finds the same even sequence before and after a look has seen
+//! one state.
+//!
+//! A lookup touches one line of slots and one pair of lines of its entry. What few entries need is
+//! elsewhere: the *further* words, which count only where the last one of the entry is not 0.
 //!
 //! # Memory ordering
 //!
@@ -20,10 +23,16 @@
 //! daemon stores the odd sequence and then loads the marks, each with a `SeqCst` fence in between.
 //! Either the client finds that the entry changes, or the daemon finds who reads by it.
 
+use core::{mem::offset_of, ops::Range};
+
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Words of an entry.
-pub const PLACE_WORDS: usize = if cfg!(loom) { 2 } else { 23 };
+/// Words of an entry, with the further ones.
+pub const PLACE_WORDS: usize = NEAR + FURTHER;
+/// Those beside the sequence.
+const NEAR: usize = if cfg!(loom) { 2 } else { 15 };
+/// Those that count where the last of these is not 0.
+const FURTHER: usize = if cfg!(loom) { 1 } else { 6 };
 /// Slots of the index: twice as many as entries, and a power of two.
 const SLOTS: usize = 2 * ENTRIES;
 /// Those in use at first.
@@ -33,12 +42,14 @@ const ENTRIES: usize = CAPACITY as usize;
 const CAPACITY: u32 = if cfg!(miri) { 1 << 7 } else { 1 << 18 };
 /// Slots that are looked at for a name.
 const PROBES: usize = 32;
+/// Bits of a slot that say which entry it leads to; the others are the hash's.
+const NUMBER_BITS: u32 = 19;
 /// In a slot whose entry is elsewhere by now; no entry has this number.
-const LEFT: u64 = u32::MAX as u64;
-const _: () = assert!(SLOTS.is_power_of_two() && (CAPACITY as u64) < LEFT);
+const LEFT: u32 = (1 << NUMBER_BITS) - 1;
+const _: () = assert!(SLOTS.is_power_of_two() && CAPACITY < LEFT);
 const _: () = assert!(FIRST_SLOTS <= SLOTS && PROBES <= FIRST_SLOTS);
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Entry>() == 192);
+const _: () = assert!(size_of::<Entry>() == 128);
 
 /// The words of an entry.
 pub type PlaceWords = [u64; PLACE_WORDS];
@@ -58,34 +69,27 @@ impl Seen {
     }
 }
 
-/// One file, as far as it is known.
+/// One file, as far as it is known. Processors fetch lines by pairs.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(128))]
 struct Entry {
     sequence: AtomicU64,
-    words: [AtomicU64; PLACE_WORDS],
+    words: [AtomicU64; NEAR],
+}
+
+/// The further words of an entry.
+#[derive(Debug)]
+#[repr(C)]
+struct Further([AtomicU64; FURTHER]);
+
+/// All words of an entry.
+#[derive(Clone, Copy)]
+struct Whole<'a> {
+    near: &'a Entry,
+    further: &'a Further,
 }
 
 impl Entry {
-    #[cfg(loom)]
-    fn new() -> Self {
-        let words = core::array::from_fn(|_| AtomicU64::new(0));
-        Self { sequence: AtomicU64::new(0), words }
-    }
-
-    /// The words, and the sequence that they belong to; `None`: they are about to change.
-    fn read(&self) -> Option<(u64, PlaceWords)> {
-        let sequence = self.sequence.load(Ordering::Acquire);
-        if sequence == 0 || sequence % 2 == 1 {
-            return None;
-        }
-        let mut words = [0; PLACE_WORDS];
-        for (word, from) in words.iter_mut().zip(&self.words) {
-            *word = from.load(Ordering::Relaxed);
-        }
-        self.is_still(sequence).then_some((sequence, words))
-    }
-
     fn is_still(&self, sequence: u64) -> bool {
         fence(Ordering::Acquire);
         self.sequence.load(Ordering::Relaxed) == sequence
@@ -97,14 +101,48 @@ impl Entry {
         fence(Ordering::SeqCst);
         sequence % 2 == 0
     }
+}
 
-    /// Of an entry that is hidden, or that nobody was ever shown.
-    fn show(&self, words: &PlaceWords) {
-        for (word, new) in self.words.iter().zip(words) {
+impl Whole<'_> {
+    /// The words, and the sequence that they belong to; `None`: they are about to change.
+    fn read(self) -> Option<(u64, PlaceWords)> {
+        let sequence = self.near.sequence.load(Ordering::Acquire);
+        if sequence == 0 || sequence % 2 == 1 {
+            return None;
+        }
+        let words = self.words();
+        self.near.is_still(sequence).then_some((sequence, words))
+    }
+
+    /// The words as they are found.
+    #[inline]
+    fn words(self) -> PlaceWords {
+        let mut words = [0; PLACE_WORDS];
+        let (near, further) = words.split_at_mut(NEAR);
+        for (word, from) in near.iter_mut().zip(&self.near.words) {
+            *word = from.load(Ordering::Relaxed);
+        }
+        if near.last() != Some(&0) {
+            for (word, from) in further.iter_mut().zip(&self.further.0) {
+                *word = from.load(Ordering::Relaxed);
+            }
+        }
+        words
+    }
+
+    /// Of an entry that is hidden, or was never shown.
+    fn show(self, words: &PlaceWords) {
+        let (near, further) = words.split_at(NEAR);
+        for (word, new) in self.near.words.iter().zip(near) {
             word.store(*new, Ordering::Relaxed);
         }
-        let sequence = self.sequence.load(Ordering::Relaxed) | 1;
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+        if near.last() != Some(&0) {
+            for (word, new) in self.further.0.iter().zip(further) {
+                word.store(*new, Ordering::Relaxed);
+            }
+        }
+        let hidden = self.near.sequence.load(Ordering::Relaxed) | 1;
+        self.near.sequence.store(hidden.wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -116,9 +154,10 @@ pub struct PlacesShared {
     kept: AtomicU64,
     /// How often the slots in use have been doubled.
     doublings: AtomicU64,
-    /// The number of an entry plus one, below the other half of the hash.
-    slots: [AtomicU64; SLOTS],
+    /// The number of an entry plus one, below the upper bits of the hash.
+    slots: [AtomicU32; SLOTS],
     entries: [Entry; ENTRIES],
+    further: [Further; ENTRIES],
 }
 
 impl PlacesShared {
@@ -136,7 +175,7 @@ impl PlacesShared {
                 return None;
             }
             let Some(entry) = entry_of(found, hash) else { continue };
-            let Some((sequence, words)) = self.entry(entry).and_then(Entry::read) else { continue };
+            let Some((sequence, words)) = self.whole(entry).and_then(Whole::read) else { continue };
             if is_it(&words) && self.is_kept() {
                 return Some((Seen { entry, sequence }, words));
             }
@@ -153,7 +192,7 @@ impl PlacesShared {
     /// The words as they were seen; `None`: they are others by now.
     #[must_use]
     pub fn words(&self, seen: Seen) -> Option<PlaceWords> {
-        let (sequence, words) = self.entry(seen.entry)?.read()?;
+        let (sequence, words) = self.whole(seen.entry)?.read()?;
         Some(words).filter(|_| sequence == seen.sequence && self.is_kept())
     }
 
@@ -162,6 +201,12 @@ impl PlacesShared {
     }
 
     // ---- the daemon
+
+    /// The bytes of these entries in a table.
+    pub(crate) fn bytes_of(entries: Range<usize>) -> Range<usize> {
+        let at = |entry: usize| offset_of!(Self, entries) + entry.min(ENTRIES) * size_of::<Entry>();
+        at(entries.start)..at(entries.end)
+    }
 
     /// Says whether the table holds.
     pub fn keep(&self, is_kept: bool) {
@@ -181,20 +226,16 @@ impl PlacesShared {
         self.entry(entry).is_some_and(Entry::hide)
     }
 
-    /// Shows an entry that is hidden, or was never shown, with these words.
+    /// Shows an entry that is hidden, or never was shown, with these words. The [further](self)
+    /// ones are 0 where they do not count.
     pub fn show(&self, entry: u32, words: &PlaceWords) {
-        self.entry(entry).into_iter().for_each(|entry| entry.show(words));
+        self.whole(entry).into_iter().for_each(|entry| entry.show(words));
     }
 
     /// The words of an entry, hidden or not; for the one who writes them.
     #[must_use]
     pub fn known(&self, entry: u32) -> PlaceWords {
-        let mut words = [0; PLACE_WORDS];
-        let known = self.entry(entry).map(|entry| &entry.words[..]).unwrap_or_default();
-        for (word, known) in words.iter_mut().zip(known) {
-            *word = known.load(Ordering::Relaxed);
-        }
-        words
+        self.whole(entry).map(Whole::words).unwrap_or([0; PLACE_WORDS])
     }
 
     /// Has slots for so many entries. True: no hash leads anywhere now, so all that are known are
@@ -205,7 +246,7 @@ impl PlacesShared {
             return false;
         }
         self.used().iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
-        let wanted = count.saturating_mul(4).checked_next_power_of_two().unwrap_or(SLOTS);
+        let wanted = count.saturating_mul(2).checked_next_power_of_two().unwrap_or(SLOTS);
         let doublings = (wanted.min(SLOTS) / FIRST_SLOTS).ilog2();
         self.doublings.store(doublings.into(), Ordering::Release);
         true
@@ -213,7 +254,7 @@ impl PlacesShared {
 
     /// Has a hash lead to an entry; false: there is no slot for it.
     pub fn enter(&self, hash: u64, entry: u32) -> bool {
-        let is_free = |slot: &&AtomicU64| matches!(slot.load(Ordering::Relaxed), 0 | LEFT);
+        let is_free = |slot: &&AtomicU32| matches!(slot.load(Ordering::Relaxed), 0 | LEFT);
         let Some(slot) = self.probe(hash).find(is_free) else { return false };
         slot.store(slot_of(entry, hash), Ordering::Release);
         true
@@ -230,27 +271,39 @@ impl PlacesShared {
         self.entries.get(entry as usize)
     }
 
+    fn whole(&self, entry: u32) -> Option<Whole<'_>> {
+        let (near, further) = (self.entry(entry)?, self.further.get(entry as usize)?);
+        Some(Whole { near, further })
+    }
+
     /// The slots in use.
-    fn used(&self) -> &[AtomicU64] {
+    fn used(&self) -> &[AtomicU32] {
         let doublings = self.doublings.load(Ordering::Acquire).min(u64::from(SLOTS.ilog2()));
         self.slots.get(..FIRST_SLOTS << doublings).unwrap_or(&self.slots)
     }
 
-    fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicU64> {
+    fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicU32> {
         let used = self.used();
-        let first = usize::try_from(hash).unwrap_or(0) & (used.len() - 1);
+        // The two lowest bits are the same in each: see `NameHash`.
+        let first = usize::try_from(hash >> 2).unwrap_or(0) & (used.len() - 1);
         let (before, after) = used.split_at(first);
         after.iter().chain(before).take(PROBES)
     }
 }
 
-const fn slot_of(entry: u32, hash: u64) -> u64 {
-    (hash >> 32 << 32) | (entry as u64 + 1)
+/// The bits of a hash that a slot has.
+const fn tag_of(hash: u64) -> u32 {
+    let [.., a, b, c, d] = hash.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d]) & !LEFT
 }
 
-fn entry_of(slot: u64, hash: u64) -> Option<u32> {
-    let number = slot ^ (hash >> 32 << 32);
-    u32::try_from(number).ok()?.checked_sub(1).filter(|_| number != LEFT)
+const fn slot_of(entry: u32, hash: u64) -> u32 {
+    tag_of(hash) | (entry + 1)
+}
+
+fn entry_of(slot: u32, hash: u64) -> Option<u32> {
+    let number = slot ^ tag_of(hash);
+    number.checked_sub(1).filter(|_| number < LEFT)
 }
 
 /// Which entries a client reads by, in its session's segment: one in each file slot at most.
@@ -346,6 +399,23 @@ mod tests {
     }
 
     #[test]
+    fn further_words_count_where_the_last_one_says_so() {
+        let table = table();
+        let shown = |words: &PlaceWords| {
+            table.hide(7);
+            table.show(7, words);
+            table.find(44, |_| true).map(|(_, found)| found)
+        };
+        assert!(table.enter(44, 7));
+        assert_eq!(shown(&words(1)), Some(words(1)));
+        let mut near = words(2);
+        near[NEAR - 1..].fill(0);
+        assert_eq!(shown(&near), Some(near), "what was there before counts no more");
+        assert_eq!(table.known(7), near);
+        assert_eq!(shown(&words(3)), Some(words(3)));
+    }
+
+    #[test]
     fn slots_are_used_again_and_end_somewhere() {
         let table = table();
         for entry in 0..u32::try_from(PROBES).expect("few") {
@@ -393,67 +463,5 @@ mod tests {
 }
 
 #[cfg(all(test, loom))]
-mod loom_tests {
-    use loom::sync::Arc;
-
-    use super::*;
-
-    struct Shared {
-        entry: Entry,
-        /// Bytes of a file.
-        bytes: AtomicU64,
-        reading: Reading<1>,
-    }
-
-    fn shared() -> Arc<Shared> {
-        let entry = Entry::new();
-        entry.hide();
-        entry.show(&[1; PLACE_WORDS]);
-        let reading = Reading { count: AtomicU32::new(0), entries: [AtomicU32::new(0)] };
-        Arc::new(Shared { entry, bytes: AtomicU64::new(1), reading })
-    }
-
-    /// A client reads a file by an entry that the daemon hides, writes to, and shows again: what
-    /// the client takes for true is one state of words and bytes.
-    #[test]
-    fn reader_sees_words_and_bytes_of_one_state() {
-        crate::sync::model(2, || {
-            let shared = shared();
-            let client = {
-                let shared = Arc::clone(&shared);
-                loom::thread::spawn(move || {
-                    let (sequence, words) = shared.entry.read()?;
-                    let bytes = shared.bytes.load(Ordering::Relaxed);
-                    shared.entry.is_still(sequence).then_some((words, bytes))
-                })
-            };
-            shared.entry.hide();
-            shared.bytes.store(2, Ordering::Relaxed);
-            shared.entry.show(&[2; PLACE_WORDS]);
-            if let Some((words, bytes)) = client.join().unwrap() {
-                assert_eq!(words, [bytes; PLACE_WORDS]);
-            }
-        });
-    }
-
-    /// A client begins to read by an entry that the daemon hides: it finds that out, or the daemon
-    /// keeps the file for it.
-    #[test]
-    fn reader_of_a_hidden_entry_is_known_or_knows() {
-        crate::sync::model(3, || {
-            let shared = shared();
-            let client = {
-                let shared = Arc::clone(&shared);
-                loom::thread::spawn(move || {
-                    let Some((sequence, _)) = shared.entry.read() else { return false };
-                    shared.reading.begin(0, Seen { entry: 0, sequence });
-                    shared.entry.is_still(sequence)
-                })
-            };
-            shared.entry.hide();
-            let is_known = shared.reading.readers(0).next().is_some();
-            let reads = client.join().unwrap();
-            assert!(is_known || !reads, "nobody keeps its file");
-        });
-    }
-}
+#[path = "places_loom_tests.rs"]
+mod loom_tests;

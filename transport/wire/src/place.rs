@@ -8,9 +8,11 @@ use crate::{
 /// Physical files that a table leads to.
 pub const SOURCES_MAX: usize = 32;
 /// Words of an entry behind its sequence.
-const WORDS: usize = 23;
+const WORDS: usize = 21;
 /// Those before the name.
-const HEAD: usize = 13;
+const HEAD: usize = 11;
+/// Bits of the number of a physical file, above which the rights are.
+const SOURCE_BITS: u32 = SOURCES_MAX.ilog2();
 /// Block of `stat(2)`, and bytes that are best read at a time, of coalesced files.
 const BLOCK_LEN: u64 = 512;
 const READ_LEN: u64 = 4096;
@@ -25,7 +27,7 @@ pub struct Place {
     /// Its own number.
     pub inode: u64,
     /// Kind and permissions.
-    pub mode: u32,
+    pub mode: u16,
     /// Owner.
     pub user: u32,
     /// Group.
@@ -33,7 +35,7 @@ pub struct Place {
     /// The permissions of the daemon's user, in the bits of `access(2)`.
     pub rights: u8,
     /// Number of the physical file that has its bytes.
-    pub source: u16,
+    pub source: u8,
     /// Where they begin there.
     pub at: u64,
     /// How many there are.
@@ -78,20 +80,21 @@ impl Place {
         let mut words = [0; WORDS];
         let (head, name) = words.split_at_mut(HEAD);
         let [accessed, modified, changed] = self.times;
+        let [mode_low, mode_high] = self.mode.to_le_bytes();
+        let rest = self.rights << SOURCE_BITS | self.source;
+        let [a, b, c, d] = accessed.1.to_le_bytes();
         head.copy_from_slice(&[
             self.device,
             self.folder,
+            u64::from_le_bytes([mode_low, mode_high, self.name.len, rest, a, b, c, d]),
             self.inode,
-            u64::from(self.mode) | u64::from(accessed.1) << 32,
             u64::from(self.user) | u64::from(self.group) << 32,
-            u64::from(self.name.len) | u64::from(self.rights) << 8 | u64::from(self.source) << 16,
             self.at,
             self.size,
             unsigned(accessed.0),
             unsigned(modified.0),
             unsigned(changed.0),
-            u64::from(modified.1),
-            u64::from(changed.1),
+            u64::from(modified.1) | u64::from(changed.1) << 32,
         ]);
         name.copy_from_slice(&self.name.words);
         words
@@ -100,26 +103,26 @@ impl Place {
     /// The place that words are.
     #[must_use]
     pub fn decode(words: &[u64; WORDS]) -> Self {
-        let [device, folder, inode, mode, owner, rest, at, size, accessed, modified, changed, ..] =
+        let [device, folder, mixed, inode, owner, at, size, accessed, modified, changed, ns, ..] =
             *words;
-        let [.., modified_ns, changed_ns] =
-            words.first_chunk::<HEAD>().copied().unwrap_or([0; HEAD]);
-        let [name_len, rights, low, high, ..] = rest.to_le_bytes();
+        let [mode_low, mode_high, name_len, rest, a, b, c, d] = mixed.to_le_bytes();
+        let halves = |word: u64| (narrow(word & 0xffff_ffff), narrow(word >> 32));
+        let ((user, group), (modified_ns, changed_ns)) = (halves(owner), halves(ns));
         Self {
             device,
             folder,
             inode,
-            mode: narrow(mode & 0xffff_ffff),
-            user: narrow(owner & 0xffff_ffff),
-            group: narrow(owner >> 32),
-            rights,
-            source: u16::from_le_bytes([low, high]),
+            mode: u16::from_le_bytes([mode_low, mode_high]),
+            user,
+            group,
+            rights: rest >> SOURCE_BITS,
+            source: rest & ((1 << SOURCE_BITS) - 1),
             at,
             size,
             times: [
-                (signed(accessed), narrow(mode >> 32)),
-                (signed(modified), narrow(modified_ns)),
-                (signed(changed), narrow(changed_ns)),
+                (signed(accessed), u32::from_le_bytes([a, b, c, d])),
+                (signed(modified), modified_ns),
+                (signed(changed), changed_ns),
             ],
             name: PlaceName {
                 len: name_len,
@@ -131,22 +134,22 @@ impl Place {
     /// True if words are about the file of this name, without decoding them.
     #[must_use]
     pub fn is_of(words: &[u64; WORDS], device: u64, folder: u64, name: &[u8]) -> bool {
-        let [its_device, its_folder, _, _, _, rest, ..] = *words;
+        let [its_device, its_folder, mixed, ..] = *words;
         let its_name = words.iter().skip(HEAD);
         // Words behind a name of this length are zero in both.
         (its_device, its_folder) == (device, folder)
-            && rest & 0xff == name.len() as u64
+            && mixed >> 16 & 0xff == name.len() as u64
             && its_name.zip(name.chunks(8)).all(|(word, bytes)| *word == name_word(bytes))
     }
 
     /// Its status.
     #[must_use]
-    pub const fn status(&self) -> Status {
+    pub fn status(&self) -> Status {
         let [accessed, modified, changed] = self.times;
         Status {
             device: self.device,
             inode: self.inode,
-            mode: self.mode,
+            mode: self.mode.into(),
             link_count: 1,
             user: self.user,
             group: self.group,
@@ -193,7 +196,7 @@ mod tests {
             user: 1000,
             group: u32::MAX,
             rights: 6,
-            source: 300,
+            source: 31,
             at: 1 << 50,
             size: 4097,
             times: [(-1, 999_999_999), (7, 1), (i64::MIN, 2)],

@@ -96,7 +96,7 @@ impl Connection {
     }
 
     /// A physical file, got from the daemon if need be.
-    pub(crate) fn source(&self, table: &Table, number: u16) -> Option<&Source> {
+    pub(crate) fn source(&self, table: &Table, number: u8) -> Option<&Source> {
         let place = self.shares.sources.get(usize::from(number))?;
         if let Some(source) = place.get() {
             return Some(source);

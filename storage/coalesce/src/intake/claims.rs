@@ -63,7 +63,7 @@ impl Intake {
         let may_make = uses.makes
             && volume.is_writable
             && volume.tree.borrow().find_in(folder, b"a name").is_ok();
-        let count = volume.tree.borrow().names_of(folder).len();
+        let count = volume.tree.borrow().name_count(folder);
         let is_listed =
             || self.list(volume, folder) || self.begin_anew(count) && self.list(volume, folder);
         if !may_make || !is_listed() {
@@ -126,7 +126,7 @@ impl Intake {
     /// False: it cannot.
     fn begin_anew(&self, more: usize) -> bool {
         let count = |((_, folder), volume): (&(u64, u64), &Rc<Volume>)| {
-            volume.tree.borrow().names_of(*folder).len()
+            volume.tree.borrow().name_count(*folder)
         };
         let count = more + self.listed.borrow().iter().map(count).sum::<usize>();
         let mut slots = self.slots.get();
