@@ -88,8 +88,7 @@ impl Host for Program {
 /// Takes the settings from the environment.
 extern "C" fn start() {
     let mut config = Config::new();
-    for setting in Setting::all() {
-        let Some(value) = variable(setting.name()) else { continue };
+    for (setting, value) in settings() {
         if config.set(setting, value).is_err() {
             say([setting.name(), ": too long or malformed; running undelegated; ", "unset it"]);
             return;
@@ -107,17 +106,16 @@ extern "C" fn start() {
     }
 }
 
-/// Has a core dump leave out the client's memory, which is ten times as long as a small program's.
+/// Has a core dump leave out the client's memory, which is ten times as long as a small program's:
+/// what lies between two parts of it is the library's, too.
 fn leave_out_of_dumps() {
     /// The longest of a page.
     const PAGE: usize = 1 << 16;
-    let client = (&raw const CLIENT).addr();
-    for memory in [client..client + size_of::<Client>(), Room::memory()] {
-        let (start, end) = (memory.start.next_multiple_of(PAGE), memory.end / PAGE * PAGE);
-        let len = end.saturating_sub(start);
-        // SAFETY: what is dumped changes no contents. An old kernel dumps it.
-        ignore(unsafe { kernel!(SYS_madvise, start, len, libc::MADV_DONTDUMP) });
-    }
+    let (client, rooms) = ((&raw const CLIENT).addr(), Room::memory());
+    let (start, end) = (client.min(rooms.start), rooms.end.max(client + size_of::<Client>()));
+    let (start, end) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
+    // SAFETY: what is dumped changes no contents. An old kernel dumps it.
+    ignore(unsafe { kernel!(SYS_madvise, start, end.saturating_sub(start), libc::MADV_DONTDUMP) });
 }
 
 /// Has libc call what ends the client, as the last function that it calls at an exit: it begins
@@ -153,11 +151,24 @@ unsafe extern "C" fn end_quickly(_: *mut c_void) {
     exiting();
 }
 
-/// A variable's value.
-fn variable(name: &str) -> Option<&'static [u8]> {
+/// The settings that the environment has, in their order; of a variable that it has twice the
+/// first value counts.
+fn settings() -> impl Iterator<Item = (Setting, &'static [u8])> {
+    const MOST: usize = 32;
+    let mut values = [None; MOST];
+    debug_assert!(Setting::all().count() <= MOST, "each has a place");
+    // One look at each variable: there are many more of them.
     // SAFETY: libc's; read before the program runs, so nobody changes it meanwhile.
-    let mut lines = unsafe { lines(environ) }.map(CStr::to_bytes);
-    lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    for line in unsafe { lines(environ) }.map(CStr::to_bytes) {
+        for (value, setting) in values.iter_mut().zip(Setting::all()) {
+            let is_value = |line: &&'static [u8]| line.first() == Some(&b'=');
+            let rest = line.strip_prefix(setting.name().as_bytes()).filter(is_value);
+            if let (Some(rest), None) = (rest, &value) {
+                *value = rest.get(1..);
+            }
+        }
+    }
+    Setting::all().zip(values).filter_map(|(setting, value)| Some((setting, value?)))
 }
 
 #[used]

@@ -2,7 +2,7 @@
 
 use core::{error, fmt, time::Duration};
 
-use crate::rules::Rules;
+use crate::{rules::Rules, text::Text};
 
 /// Room for a path in the job's folder: as much as a socket address has.
 pub(crate) const PATH_MAX: usize = 108;
@@ -267,35 +267,6 @@ fn quantity(value: &[u8]) -> Option<(u64, &[u8])> {
 impl Default for Config {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// A short text in place.
-#[derive(Clone, Copy)]
-pub(crate) struct Text<const MAX: usize> {
-    bytes: [u8; MAX],
-    len: usize,
-}
-
-impl<const MAX: usize> Text<MAX> {
-    pub(crate) const fn new() -> Self {
-        Self { bytes: [0; MAX], len: 0 }
-    }
-
-    pub(crate) fn set(&mut self, value: &[u8]) -> Option<()> {
-        self.bytes.get_mut(..value.len())?.copy_from_slice(value);
-        self.len = value.len();
-        Some(())
-    }
-
-    pub(crate) fn get(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-impl<const MAX: usize> fmt::Debug for Text<MAX> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.get().escape_ascii(), f)
     }
 }
 

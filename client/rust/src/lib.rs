@@ -11,7 +11,7 @@
 //!
 //! - *The process:* `client` (its state), `config`, `host` (calls that the preload library brings),
 //!   `attention` (when descriptors are examined), `sight` and `mount_namespace` (what names mean to
-//!   the daemon), `limit` (`ulimit -f`), `umask`, `clock`, `proc`.
+//!   the daemon), `limit` (`ulimit -f`), `umask`, `clock`, `proc`, `text`.
 //! - *Open files:* `table` (by descriptor), `file` (the record of one), `state` (who has it open),
 //!   `writes` (their mode), `locked_file` (one in this thread's hands), `cursor` (its position),
 //!   `owed` (errors to be told), `unexamined`, `marks` (mapped, locked), `locks` (may there be
@@ -98,6 +98,7 @@ mod socket;
 mod staging;
 mod state;
 mod table;
+mod text;
 mod timed;
 mod umask;
 mod unexamined;

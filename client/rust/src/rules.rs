@@ -9,7 +9,7 @@ use core::ffi::CStr;
 
 use rustix::fd::RawFd;
 
-use crate::config::Text;
+use crate::text::Text;
 
 /// Longest text of rules, bytes.
 const TEXT_MAX: usize = 4096;

@@ -120,8 +120,9 @@ impl<S: Storage> Growing<S> {
     ///
     /// # Errors
     ///
-    /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block but the last of a task is not
-    /// full, or what was closed is damaged; [`Part::Version`]: it is older than version 4.
+    /// As [`Repair`] and [`Reader::open`](crate::Reader::open); [`Part::Blocks`]: a block but the
+    /// last of a task is not full, or what was closed is damaged; [`Part::Version`]: it is older
+    /// than version 4.
     pub fn open(storage: &S, path: &Path, options: &Options) -> Result<(Self, Held)> {
         let mut repair = Repair::examine_as(storage, path, true)?;
         if let Some(file) = repair.damaged_file() {

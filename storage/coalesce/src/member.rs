@@ -5,7 +5,7 @@ use std::{
     io,
 };
 
-use multifile::journal::SlotKey;
+use multifile::{journal::SlotKey, layout::ChunkPlace};
 use rustix::io::Errno;
 use storage::{Machine, Storage as _};
 
@@ -37,14 +37,14 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A physical file with so many blocks of every task, whose data begins at the first of two
-    /// offsets, and blocks follow each other by the second; all of it is on the disk.
+    /// A physical file with so many blocks of every task, those of the first one there; all of it
+    /// is on the disk.
     pub(super) fn new(
         number: u32,
         first_task: u64,
         key: SlotKey,
         data: uring::File,
-        (data_at, skip): (u64, u64),
+        first: ChunkPlace,
         rows: u64,
     ) -> Self {
         Self {
@@ -52,8 +52,8 @@ impl Member {
             data,
             key,
             journal: RefCell::default(),
-            data_at,
-            skip,
+            data_at: first.start_at,
+            skip: first.skip,
             rows: Cell::new(rows),
             turn: Turn::default(),
             first_task,

@@ -261,7 +261,7 @@ impl Places {
     }
 
     /// An entry for a file that has none, to which this hash leads: hidden, or never shown.
-    fn enter(&self, (multifile, inode): Identity, hash: u64) -> Option<u32> {
+    fn enter(&self, key: Identity, hash: u64) -> Option<u32> {
         let (mut known, table) = (self.known.borrow_mut(), self.table.shared());
         let entry = known.next(table.capacity())?;
         known.lead(hash, entry);
@@ -269,7 +269,7 @@ impl Places {
             known.give_back(entry);
             return None;
         }
-        known.insert(multifile, [(inode, entry)]);
+        known.insert(key.0, [(key.1, entry)]);
         Some(entry)
     }
 

@@ -163,7 +163,6 @@ impl Volume {
         for file in u32::try_from(streams.members().len()).unwrap_or(u32::MAX)..growing.file_count()
         {
             let data = growing.file(file).ok_or(Errno::IO)?.try_clone()?;
-            let (data_at, end) = (growing.end_of(file, 0)?, growing.end_of(file, 1)?);
             let task = |task| {
                 let len = lens.next().or_else(|| is_new.then_some(0)).ok_or(Errno::IO)?;
                 Ok(Task::new(growing.place(file, task)?, len))
@@ -173,8 +172,8 @@ impl Volume {
             let rows = tasks.iter().map(Task::rows).max().unwrap_or(0);
             let (first_task, key) = (streams.len() as u64, growing.key(file, 0)?);
             let data = uring::File::new(data.into())?;
-            let place = (data_at, end - data_at);
-            let member = Member::new(file, first_task, key, data, place, rows);
+            let first = growing.place(file, 0)?;
+            let member = Member::new(file, first_task, key, data, first, rows);
             // Names may get longer than a chunk in any case.
             let is_short = |task: &Task| task.is_shorter(self.shape.chunk_len);
             let is_packed = file > 0 && rows <= 1 && tasks.iter().all(is_short);

@@ -23,6 +23,7 @@
 //! daemon stores the odd sequence and then loads the marks, each with a `SeqCst` fence in between.
 //! Either the client finds that the entry changes, or the daemon finds who reads by it.
 
+#[cfg(not(loom))]
 use core::{mem::offset_of, ops::Range};
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -41,7 +42,7 @@ const FIRST_SLOTS: usize = if cfg!(miri) { 1 << 6 } else { 1 << 10 };
 const ENTRIES: usize = CAPACITY as usize;
 const CAPACITY: u32 = if cfg!(miri) { 1 << 7 } else { 1 << 18 };
 /// Slots that are looked at for a name.
-const PROBES: usize = 32;
+const PROBES: usize = 64;
 /// Bits of a slot that say which entry it leads to; the others are the hash's.
 const NUMBER_BITS: u32 = 19;
 /// In a slot whose entry is elsewhere by now; no entry has this number.
@@ -203,6 +204,7 @@ impl PlacesShared {
     // ---- the daemon
 
     /// The bytes of these entries in a table.
+    #[cfg(not(loom))]
     pub(crate) fn bytes_of(entries: Range<usize>) -> Range<usize> {
         let at = |entry: usize| offset_of!(Self, entries) + entry.min(ENTRIES) * size_of::<Entry>();
         at(entries.start)..at(entries.end)

@@ -1,6 +1,8 @@
 //! The names in a folder.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::hash_map::Entry;
+
+use foldhash::HashMap;
 
 /// Names, and the node that has each.
 #[derive(Clone, Debug, Default)]
