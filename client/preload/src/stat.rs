@@ -110,6 +110,7 @@ fn stat_number(fd: c_int, out: Out<'_, libc::stat>) -> Outcome {
         libc::S_IFSOCK => is_programs(fd)?,
         _ => {}
     }
+    client.note_status(fd, found.st_dev, found.st_ino);
     if client.settle(found.st_dev, found.st_ino) { ask() } else { Ok(0) }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     connection::Connection,
     file::{FILES_MAX, FileEntry, Files},
     host::Host,
+    last_status::LastStatus,
     locks::Locks,
     marks::Marks,
     sampler::Sampler,
@@ -35,6 +36,7 @@ pub struct Client {
     pub(crate) table: Table,
     pub(crate) files: Files,
     pub(crate) mapped: Marks,
+    pub(crate) last_status: LastStatus,
     pub(crate) locks: Locks,
     /// True if every remote file is left to its view from its open on.
     pub(crate) detaches_remote: AtomicBool,
@@ -77,6 +79,7 @@ impl Client {
             table: Table::new(),
             files: Files::new(),
             mapped: Marks::new(),
+            last_status: LastStatus::new(),
             locks: Locks::new(),
             detaches_remote: AtomicBool::new(false),
             plain_device: AtomicU64::new(0),

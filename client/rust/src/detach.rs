@@ -15,6 +15,7 @@ use crate::{
     attention::Event,
     client::Client,
     locked_file::Locked,
+    marks::identity,
     open::identify,
     rooms::Room,
     slot::Link,
@@ -112,16 +113,28 @@ impl Client {
         self.settle_others(&mut file);
     }
 
+    /// The program was told the status of a number by the kernel: which file that is.
+    #[inline]
+    pub fn note_status(&'static self, fd: RawFd, device: u64, inode: u64) {
+        if let Entry::Opened(opened) = self.table.get(fd) {
+            if shm::is_alone() {
+                self.last_status.note(fd, opened, identity(device, inode));
+            }
+        }
+    }
+
     /// The program maps a file that was not examined since it was opened, and is none that is
-    /// staged to: one system call notes which, and the kernel can map it as it is. False where
-    /// more may depend on it.
+    /// staged to: it is noted which, and the kernel can map it as it is. False where more may
+    /// depend on it.
     pub fn map_unexamined(&'static self, fd: RawFd) -> bool {
-        if !self.is_unexamined(fd) {
+        let Entry::Opened(opened) = self.table.get(fd) else { return false };
+        if !self.is_nothing_staged() {
             return false;
         }
-        if let Ok((_, (device, inode))) = identify(self.host.borrow(fd)) {
-            self.mapped.add(device, inode);
-        }
+        let known = shm::is_alone().then(|| self.last_status.identity(fd, opened)).flatten();
+        let ask = || identify(self.host.borrow(fd)).ok();
+        let found = known.or_else(|| ask().map(|(_, (device, inode))| identity(device, inode)));
+        found.into_iter().for_each(|identity| self.mapped.add_identity(identity));
         // Who stages to it looks for the mark after the job shows that somebody stages.
         fence(Ordering::SeqCst);
         self.is_unexamined(fd)

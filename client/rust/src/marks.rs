@@ -24,20 +24,24 @@ impl Marks {
     }
 
     pub(crate) fn add(&self, device: u64, inode: u64) {
-        for (word, bit) in self.places(device, inode) {
+        self.add_identity(identity(device, inode));
+    }
+
+    pub(crate) fn add_identity(&self, identity: u64) {
+        for (word, bit) in self.places(identity) {
             word.fetch_or(bit, Ordering::AcqRel);
         }
     }
 
     pub(crate) fn has(&self, device: u64, inode: u64) -> bool {
         let is_set = |(word, bit): (&AtomicU64, u64)| word.load(Ordering::Acquire) & bit != 0;
-        self.places(device, inode).into_iter().all(is_set)
+        self.places(identity(device, inode)).into_iter().all(is_set)
     }
 
-    fn places(&self, device: u64, inode: u64) -> [(&AtomicU64, u64); 2] {
+    fn places(&self, identity: u64) -> [(&AtomicU64, u64); 2] {
         // The lowest bits, and the highest of a product that all bits have a part in.
-        let [low, high, ..] = identity(device, inode).to_le_bytes();
-        let mixed = identity(device, inode).wrapping_mul(MIX).to_be_bytes();
+        let [low, high, ..] = identity.to_le_bytes();
+        let mixed = identity.wrapping_mul(MIX).to_be_bytes();
         let [first, ..] = &self.0;
         [[low, high], [mixed[0], mixed[1]]].map(|bytes| {
             let number = u16::from_le_bytes(bytes);

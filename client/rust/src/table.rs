@@ -56,6 +56,10 @@ impl Opened {
         Self { turn: turn % TURNS, writes: 0 }
     }
 
+    pub(crate) const fn turn(self) -> u32 {
+        self.turn
+    }
+
     /// After one more write, if there may be one.
     pub(crate) fn written(self) -> Option<Self> {
         let writes = self.writes + 1;
