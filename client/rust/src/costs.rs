@@ -11,7 +11,8 @@ use core::time::Duration;
 use shm::{CallKind, Costs};
 
 use crate::{
-    client::Client, clock::nanoseconds, locked_file::Locked, staging::LARGE_SHARE, writes::Writes,
+    client::Client, clock::nanoseconds, locked_file::Locked, log::Drains, staging::LARGE_SHARE,
+    write::LONG, writes::Writes,
 };
 
 /// A KiB that takes longer makes a file system slow, ns: less than 128 MB/s. To copy it to fresh
@@ -25,6 +26,9 @@ const FAST_KIB_NS: u64 = 1_000;
 /// No close is taken to last longer: it may have been learned of files with much that was dirty,
 /// which the daemon's close would only write earlier.
 const CLOSE_MAX: Duration = Duration::from_millis(2);
+/// Time of a file's longer writes after which the two ways are compared again: a hundred times what
+/// that takes.
+const COMPARED_AFTER: Duration = Duration::from_millis(300);
 /// A log from this length on holds a burst.
 const BURST_LEN: u64 = 64 << 20;
 
@@ -46,7 +50,7 @@ impl Client {
     }
 
     /// Time that a KiB takes to the file system of `device`, ns.
-    fn kib_ns(&'static self, device: u64) -> Option<u64> {
+    pub(crate) fn kib_ns(&'static self, device: u64) -> Option<u64> {
         self.job().and_then(|job| job.shared().costs.of(device)?.kib_ns)
     }
 }
@@ -62,6 +66,15 @@ impl Locked {
             Duration::from_nanos(ns.unwrap_or(0)).min(CLOSE_MAX)
         };
         spent >= stage_after && (stage_after.is_zero() || spent - stage_after >= 2 * close())
+    }
+
+    /// True if a longer write gains nothing by staging, as far as the job knows, which measures that
+    /// again where there are many: each file's log compares.
+    pub(crate) fn passes_long(&self, len: usize) -> bool {
+        let (_, fast) = Drains::AHEAD_KIB_NS;
+        let drained_ns = || self.client.kib_ns(self.device).filter(|kib_ns| *kib_ns <= fast);
+        let is_long = len >= LONG && self.spent.time < COMPARED_AFTER;
+        is_long && drained_ns().is_some_and(|ns| self.write_cost.gains_nothing(ns))
     }
 
     /// True if a large write is staged all the same. What is appended by one call others see in one

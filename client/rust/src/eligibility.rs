@@ -32,12 +32,12 @@ impl Locked {
     /// # Errors
     ///
     /// Why the kernel must take this write; it has the file position then.
-    pub(crate) fn ready(&mut self) -> Result<(), Reason> {
+    pub(crate) fn ready(&mut self, len: usize) -> Result<(), Reason> {
         if let Some(reason) = self.state.refusal() {
             return Err(reason);
         }
         if self.state.log().is_none() {
-            self.is_worth_staging()?;
+            self.is_worth_staging(len)?;
             // A shell may have given it to the program as a standard stream, too.
             for stream in 0..=STREAMS_MAX {
                 self.client.look_up(stream);
@@ -78,7 +78,7 @@ impl Locked {
     /// # Errors
     ///
     /// Why the kernel has this write: there is nothing to gain, or it is not known yet.
-    fn is_worth_staging(&self) -> Result<(), Reason> {
+    fn is_worth_staging(&self, len: usize) -> Result<(), Reason> {
         let Some(config) = self.client.config.get().filter(|_| !self.state.is_placeholder()) else {
             return Ok(());
         };
@@ -90,6 +90,9 @@ impl Locked {
         let is_large = self.writes == Writes::Large;
         let is_repaid = is_large
             || self.repays_hand_over(stage_after) && self.client.repays_session(stage_after);
+        if is_repaid && !is_large && !stage_after.is_zero() && self.passes_long(len) {
+            return Err(Reason::First);
+        }
         // Nobody waits while the daemon starts, but who wants all staged.
         let has_daemon = || self.client.ask_for_daemon(stage_after, is_large);
         if is_repaid && (stage_after.is_zero() || has_daemon()) {

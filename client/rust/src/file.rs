@@ -84,6 +84,9 @@ impl Spent {
     /// hand-over costs.
     const SAMPLE_NS: u64 = 16_000;
     const SAMPLE_MAX: u64 = 16;
+    /// The same of longer writes, which gain less by staging.
+    const LONG_SAMPLE_NS: u64 = 80_000;
+    const LONG_SAMPLE_MAX: u64 = 4;
 
     /// Leaves the next `count` writes untimed.
     pub(crate) const fn skip(&mut self, count: u32) {
@@ -103,9 +106,13 @@ impl Spent {
     }
 
     /// Learns what a timed write took; returns the time of all that it stands for.
-    pub(crate) fn add(&mut self, time: Duration) -> Duration {
-        let of_sample = Self::SAMPLE_NS.checked_div(nanoseconds(time)).unwrap_or(Self::SAMPLE_MAX);
-        let count = u32::try_from(of_sample.clamp(1, Self::SAMPLE_MAX)).unwrap_or(1);
+    pub(crate) fn add(&mut self, time: Duration, is_long: bool) -> Duration {
+        let (sample_ns, most) = match is_long {
+            true => (Self::LONG_SAMPLE_NS, Self::LONG_SAMPLE_MAX),
+            false => (Self::SAMPLE_NS, Self::SAMPLE_MAX),
+        };
+        let of_sample = sample_ns.checked_div(nanoseconds(time)).unwrap_or(most);
+        let count = u32::try_from(of_sample.clamp(1, most)).unwrap_or(1);
         self.untimed = count - 1;
         let all = time.saturating_mul(count);
         self.time = self.time.saturating_add(all);
@@ -313,13 +320,22 @@ mod tests {
 
     #[test]
     fn fast_writes_are_timed_by_samples_and_slow_ones_each() {
-        for (ns, count) in
-            [(0, 16), (1_000, 16), (2_000, 8), (5_000, 3), (16_000, 1), (9_000_000, 1)]
-        {
+        for (ns, is_long, count) in [
+            (0, false, 16),
+            (1_000, false, 16),
+            (2_000, false, 8),
+            (5_000, false, 3),
+            (16_000, false, 1),
+            (9_000_000, false, 1),
+            (5_000, true, 4),
+            (20_000, true, 4),
+            (40_000, true, 2),
+            (9_000_000, true, 1),
+        ] {
             let (mut spent, time) = (Spent::NOTHING, Duration::from_nanos(ns));
             for _ in 0..5 {
                 assert!(spent.is_due());
-                assert_eq!(spent.add(time), time * count);
+                assert_eq!(spent.add(time, is_long), time * count);
                 assert!((1..count).all(|_| spent.leave()), "{ns}");
                 assert!(!spent.leave(), "{ns}");
             }

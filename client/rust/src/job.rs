@@ -15,7 +15,7 @@ use crate::{
 const SESSION_COST: u32 = 25;
 /// Cost of starting and ending a daemon, beside programs that have a core each, in the same costs.
 const DAEMON_COST: u32 = 75;
-/// The kernel copies a KiB to the page cache in no less, ns.
+/// Time in which the kernel copies a KiB to the page cache, ns, unless the job knows of less.
 const COPIED_KIB_NS: u64 = 250;
 
 impl Client {
@@ -94,9 +94,10 @@ impl Client {
 }
 
 /// Time of calls that staging saves, ns, of writes that took `all_ns`, one of `len` bytes `ns`: the
-/// kernel copies their bytes all the same.
-pub(crate) fn overhead_ns(len: usize, ns: u64, all_ns: u64) -> u64 {
-    let copied = (len as u64).saturating_mul(COPIED_KIB_NS) >> 10;
+/// kernel copies their bytes all the same, a KiB of long writes in `kib_ns` if that is known.
+pub(crate) fn overhead_ns(len: usize, ns: u64, all_ns: u64, kib_ns: Option<u64>) -> u64 {
+    let kib_ns = kib_ns.map_or(COPIED_KIB_NS, |kib_ns| kib_ns.min(COPIED_KIB_NS));
+    let copied = (len as u64).saturating_mul(kib_ns) >> 10;
     ns.saturating_sub(copied).saturating_mul(all_ns / ns.max(1))
 }
 
@@ -106,10 +107,12 @@ mod tests {
 
     #[test]
     fn only_the_time_of_calls_is_saved_and_not_that_of_their_bytes() {
-        assert_eq!(overhead_ns(4096, 4_600, 3 * 4_600), 3 * 3_600);
-        assert_eq!(overhead_ns(512, 660, 8 * 660), 8 * 535);
+        assert_eq!(overhead_ns(4096, 4_600, 3 * 4_600, None), 3 * 3_600);
+        assert_eq!(overhead_ns(4096, 4_600, 3 * 4_600, Some(900)), 3 * 3_600);
+        assert_eq!(overhead_ns(4096, 4_600, 3 * 4_600, Some(150)), 3 * 4_000);
+        assert_eq!(overhead_ns(512, 660, 8 * 660, None), 8 * 535);
         assert_eq!(
-            [(4096, 900, 1_800), (0, 0, 0)].map(|(len, ns, all)| overhead_ns(len, ns, all)),
+            [(4096, 900, 1_800), (0, 0, 0)].map(|(len, ns, all)| overhead_ns(len, ns, all, None)),
             [0, 0]
         );
     }

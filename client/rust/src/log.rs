@@ -25,7 +25,7 @@ pub(crate) enum Drains {
 impl Drains {
     /// A KiB that takes longer keeps a program waiting for more than memory: the daemon drains
     /// ahead of it, ns. Below the second the program drains its log itself again.
-    const AHEAD_KIB_NS: (u64, u64) = (4_000, 2_000);
+    pub(crate) const AHEAD_KIB_NS: (u64, u64) = (4_000, 2_000);
 
     /// True if the daemon is to drain a log of `device` ahead of its client, or still is. All
     /// processes of the job have found what decides: a thread that lost its core in a few drains
@@ -84,8 +84,7 @@ impl Log {
         if !direct.is_known() {
             return direct.mean > 0; // It is being measured again.
         }
-        let staged = self.drain_cost.mean.saturating_add(Cost::COPY);
-        let is_dear = direct.mean <= staged.saturating_add(staged / Cost::GAIN);
+        let is_dear = direct.is_repaid_by(self.drain_cost.mean);
         if !self.compared.count(is_dear, len) {
             return is_dear;
         }
@@ -179,6 +178,17 @@ impl Cost {
         self.samples >= Self::ENOUGH
     }
 
+    /// True if direct writes that cost this are known to be no dearer than to copy the bytes, and
+    /// to drain a KiB of them in `drained_ns`.
+    pub(crate) fn gains_nothing(self, drained_ns: u64) -> bool {
+        self.is_known() && self.is_repaid_by(u32::try_from(drained_ns).unwrap_or(u32::MAX))
+    }
+
+    fn is_repaid_by(self, drained_ns: u32) -> bool {
+        let staged = drained_ns.saturating_add(Self::COPY);
+        self.mean <= staged.saturating_add(staged / Self::GAIN)
+    }
+
     /// Is not known before it was measured twice more.
     fn doubt(&mut self) {
         self.samples = Self::ENOUGH - 2;
@@ -253,6 +263,16 @@ mod tests {
         log.drains = Drains::Ahead;
         log.drain_cost = cost(300);
         assert!(!log.compare(&mut fast, WRITE), "the daemon copies it anyway");
+    }
+
+    #[test]
+    fn direct_writes_gain_nothing_that_are_known_to_cost_no_more_than_copies_and_drains() {
+        let mut cost = Cost::UNKNOWN;
+        cost.learn(MIB, Duration::from_nanos(400 << 10));
+        assert!(!cost.gains_nothing(10_000), "little is known");
+        (0..8).for_each(|_| cost.learn(MIB, Duration::from_nanos(400 << 10)));
+        let gains_nothing = [100, 300, 310, 400].map(|drained_ns| cost.gains_nothing(drained_ns));
+        assert_eq!(gains_nothing, [false, false, true, true]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::{
 
 /// Writes from this length on are staged only where that has proven cheaper, bytes: below it a call
 /// costs more than a copy everywhere.
-const LONG: usize = 16 << 10;
+pub(crate) const LONG: usize = 16 << 10;
 /// Writes of some length that follow each other by the kernel and are not timed, for one that is.
 const UNTIMED: u32 = 3;
 const _: () = assert!(LONG as u64 <= staging::LOG_MIN, "any log holds a small write");
@@ -46,13 +46,14 @@ impl Client {
         self.write_untimed(fd, data).unwrap_or_else(|| self.write_vectored(fd, &[data], None))
     }
 
-    /// The short way of most small writes before staging begins: by the kernel, and not timed.
-    /// `None`, and nothing has happened, when more may depend on it.
+    /// The short way of most writes before staging begins: by the kernel, and not timed. `None`, and
+    /// nothing has happened, when more may depend on it.
     fn write_untimed(&'static self, fd: RawFd, data: &[u8]) -> Option<io::Result<usize>> {
         let Entry::File(id) = self.table.get(fd) else { return None };
         let entry = self.files.get(id)?;
-        let is_small = (1..LONG).contains(&data.len());
-        if !is_small || self.watch.is_on() || !self.is_nothing_staged() {
+        let large_len = self.config.get()?.large_len;
+        let may = (1..large_len).contains(&(data.len() as u64));
+        if !may || self.watch.is_on() || !self.is_nothing_staged() {
             return None;
         }
         let mut file = entry.lock.try_lock()?;
@@ -189,7 +190,7 @@ impl Client {
             drop(file);
             return self.write_fitting(fd, id, data, at, room);
         }
-        let by_block = match file.ready() {
+        let by_block = match file.ready(len) {
             Ok(()) => None,
             Err(reason) => match file.link_to_block(reason) {
                 Some(link) => Some(link),
@@ -406,13 +407,14 @@ impl Locked {
 
     /// Counts time that the kernel took for a write before staging began.
     fn spend(&mut self, len: usize, time: Duration) {
-        let spent = self.spent.add(time);
+        let spent = self.spent.add(time, len >= LONG);
         self.client.learn_cost(self.device, len, time);
         if len >= LONG {
             self.write_cost.learn(len as u64, time);
         }
         if self.client.connected().is_none() {
-            let overhead = overhead_ns(len, nanoseconds(time), nanoseconds(spent));
+            let kib_ns = self.client.kib_ns(self.device);
+            let overhead = overhead_ns(len, nanoseconds(time), nanoseconds(spent), kib_ns);
             self.client.overhead_ns.fetch_add(overhead, Ordering::Relaxed);
         }
     }
