@@ -68,8 +68,8 @@ impl Locked {
         spent >= stage_after && (stage_after.is_zero() || spent - stage_after >= 2 * close())
     }
 
-    /// True if a longer write gains nothing by staging, as far as the job knows, which measures that
-    /// again where there are many: each file's log compares.
+    /// True if a longer write gains nothing by staging, as far as the job knows, which measures
+    /// that again where there are many: each file's log compares.
     pub(crate) fn passes_long(&self, len: usize) -> bool {
         let (_, fast) = Drains::AHEAD_KIB_NS;
         let drained_ns = || self.client.kib_ns(self.device).filter(|kib_ns| *kib_ns <= fast);

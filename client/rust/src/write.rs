@@ -46,8 +46,8 @@ impl Client {
         self.write_untimed(fd, data).unwrap_or_else(|| self.write_vectored(fd, &[data], None))
     }
 
-    /// The short way of most writes before staging begins: by the kernel, and not timed. `None`, and
-    /// nothing has happened, when more may depend on it.
+    /// The short way of most writes before staging begins: by the kernel, and not timed. `None`,
+    /// and nothing has happened, when more may depend on it.
     fn write_untimed(&'static self, fd: RawFd, data: &[u8]) -> Option<io::Result<usize>> {
         let Entry::File(id) = self.table.get(fd) else { return None };
         let entry = self.files.get(id)?;
