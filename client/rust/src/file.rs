@@ -185,6 +185,8 @@ impl OpenFile {
     /// the write need not be timed. It is one of few that follow one that was.
     pub(crate) fn leaves_untimed(&mut self, id: FileId) -> bool {
         let may = self.is_open_as(id) && self.access.writable && self.owed == Owed::Nothing;
+        // Of a file past the page cache each write is compared with the one before.
+        let may = may && !self.access.direct;
         let is_behind = self.writes != Writes::Through && matches!(self.state, State::Fresh);
         may && is_behind && self.spent.leave()
     }

@@ -360,7 +360,9 @@ impl Locked {
         let wrote = client.kernel_write(fd, data, at.or(reserved));
         if let (Some(began), Ok(len)) = (began, wrote) {
             let time = now().saturating_sub(began);
-            self.spent.skip(if is_long { 0 } else { UNTIMED });
+            // One that is not staged yet may be by the next write.
+            let is_timed = is_long || self.state.log().is_none();
+            self.spent.skip(if is_timed { 0 } else { UNTIMED });
             client.learn_cost(self.device, len, time);
             if (LONG as u64..staging::OWN_LEN).contains(&(len as u64)) {
                 self.file.write_cost.learn(len as u64, time);

@@ -52,6 +52,26 @@ fn full_logs_are_drained_by_aligned_pieces_of_their_length() {
     daemon.end();
 }
 
+/// Each is compared with the one before, also where the kernel has that.
+#[test]
+fn direct_writes_of_some_length_are_staged_wherever_they_begin() {
+    const WRITE: &str = "import mmap, os, sys
+file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_DIRECT)
+os.lseek(file, 4096, 0)
+for _ in range(400): os.write(file, mmap.mmap(-1, 32768))";
+    let folder = Folder::new();
+    let mut command = kakehi_run(&folder, &[]);
+    command.args(["python3", "-c", WRITE]).arg(folder.join("file"));
+    let output = run(&mut command, TIME_MAX);
+    let said = text(&output.stderr);
+    if said.contains("Invalid argument") {
+        return skip("direct writes", "no O_DIRECT in the folder for temporary files");
+    }
+    assert!(output.status.success(), "{said}");
+    assert_eq!(fs::metadata(folder.join("file")).expect("there").len(), 4096 + 400 * 32_768);
+    assert!(!said.contains("(0B staged)"), "{said}");
+}
+
 #[track_caller]
 fn check_burst(file: &Path) {
     let found = fs::read(file).expect("a file");
