@@ -154,9 +154,7 @@ unsafe extern "C" fn end_quickly(_: *mut c_void) {
 /// The settings that the environment has, in their order; of a variable that it has twice the
 /// first value counts.
 fn settings() -> impl Iterator<Item = (Setting, &'static [u8])> {
-    const MOST: usize = 32;
-    let mut values = [None; MOST];
-    debug_assert!(Setting::all().count() <= MOST, "each has a place");
+    let mut values = [None; Setting::COUNT];
     // One look at each variable: there are many more of them.
     // SAFETY: libc's; read before the program runs, so nobody changes it meanwhile.
     for line in unsafe { lines(environ) }.map(CStr::to_bytes) {

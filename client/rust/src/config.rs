@@ -102,9 +102,14 @@ impl fmt::Display for SettingError {
 impl error::Error for SettingError {}
 
 impl Setting {
+    /// Those that are no launcher's.
+    const OWN_COUNT: usize = 9;
+    /// Number of settings.
+    pub const COUNT: usize = Self::OWN_COUNT + Launcher::ALL.len();
+
     /// Every setting.
     pub fn all() -> impl Iterator<Item = Self> {
-        let own = [
+        let own: [_; Self::OWN_COUNT] = [
             Self::Socket,
             Self::Rules,
             Self::Sync,

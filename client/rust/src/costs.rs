@@ -26,8 +26,6 @@ const FAST_KIB_NS: u64 = 1_000;
 /// No close is taken to last longer: it may have been learned of files with much that was dirty,
 /// which the daemon's close would only write earlier.
 const CLOSE_MAX: Duration = Duration::from_millis(2);
-/// Writes from this length on say what a KiB costs, bytes.
-const MEASURED_LEN: usize = 64 << 10;
 /// Part of a short write's time that a KiB of a longer one has, about as long as its copy, ns.
 const CALL_KIB_NS: u64 = 100;
 /// Time of a file's longer writes after which the two ways are compared again: a hundred times what
@@ -79,13 +77,13 @@ impl Locked {
         let drained_ns = || self.client.kib_ns(self.device).filter(|kib_ns| *kib_ns <= fast);
         // What such writes cost is what a KiB costs: there the calls decide.
         let has_short_calls = || {
-            let call =
-                self.client.costs().and_then(|costs| costs.call(self.device, CallKind::Write));
+            let known = self.client.costs();
+            let call = known.and_then(|known| known.call(self.device, CallKind::Write));
             call.is_some_and(|ns| ns <= CALL_KIB_NS * (len as u64 >> 10))
         };
         let may = len >= LONG && self.drains() == Drains::Here && self.spent.time < COMPARED_AFTER;
         may && drained_ns().is_some_and(|ns| self.write_cost.gains_nothing(ns))
-            && (len < MEASURED_LEN || has_short_calls())
+            && ((len as u64) < Costs::LONG || has_short_calls())
     }
 
     /// True if a large write is staged all the same. What is appended by one call others see in one

@@ -84,7 +84,7 @@ impl Log {
         if !direct.is_known() {
             return direct.mean > 0; // It is being measured again.
         }
-        let is_dear = direct.is_repaid_by(self.drain_cost.mean);
+        let is_dear = direct.is_no_dearer(self.drain_cost.mean);
         if !self.compared.count(is_dear, len) {
             return is_dear;
         }
@@ -181,10 +181,10 @@ impl Cost {
     /// True if direct writes that cost this are known to be no dearer than to copy the bytes, and
     /// to drain a KiB of them in `drained_ns`.
     pub(crate) fn gains_nothing(self, drained_ns: u64) -> bool {
-        self.is_known() && self.is_repaid_by(u32::try_from(drained_ns).unwrap_or(u32::MAX))
+        self.is_known() && self.is_no_dearer(u32::try_from(drained_ns).unwrap_or(u32::MAX))
     }
 
-    fn is_repaid_by(self, drained_ns: u32) -> bool {
+    fn is_no_dearer(self, drained_ns: u32) -> bool {
         let staged = drained_ns.saturating_add(Self::COPY);
         self.mean <= staged.saturating_add(staged / Self::GAIN)
     }

@@ -13,7 +13,7 @@ use crate::text::Text;
 
 /// Longest text of rules, bytes.
 const TEXT_MAX: usize = 4096;
-/// Rules that are taken apart: nobody has more.
+/// Rules that are taken apart when they are set; more are at each path.
 const KNOWN_MAX: usize = 32;
 
 /// The folder that relative names start at, in the words of the kernel.

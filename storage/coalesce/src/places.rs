@@ -64,7 +64,7 @@ struct Shown<'a> {
     folder: u64,
     /// As clients know the multifile.
     device: u64,
-    /// What names are hashed with.
+    /// Key of the hashes of its names.
     key: u64,
 }
 

@@ -185,7 +185,7 @@ impl Stream {
         self.len.get()
     }
 
-    /// What there is of it.
+    /// Its place and its length.
     pub(super) fn reach(&self) -> Reach {
         let ChunkPlace { start_at, chunk_len, .. } = self.place.get();
         (start_at, chunk_len, self.len())

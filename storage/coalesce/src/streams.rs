@@ -112,7 +112,7 @@ impl Streams {
         Some((member, at))
     }
 
-    /// What there is of the stream of a task.
+    /// Place and length of the stream of a task.
     pub(super) fn reach(&self, task: u64) -> Option<Reach> {
         self.tasks.get(usize::try_from(task).ok()?).map(Task::reach)
     }

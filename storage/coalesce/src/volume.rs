@@ -13,7 +13,7 @@ use std::{
 };
 
 use executor::{Notify, lock};
-use multifile::{Disk, Growing, NewFile, catalogue};
+use multifile::{Disk, Growing, NewFile, catalogue, layout::ChunkPlace};
 use rustix::{
     fs::{SeekFrom, fstat},
     io::Errno,
@@ -172,7 +172,9 @@ impl Volume {
             let rows = tasks.iter().map(Task::rows).max().unwrap_or(0);
             let (first_task, key) = (streams.len() as u64, growing.key(file, 0)?);
             let data = uring::File::new(data.into())?;
-            let first = growing.place(file, 0)?;
+            // Where the first task begins, of which there need not be one.
+            let (start_at, end) = (growing.end_of(file, 0)?, growing.end_of(file, 1)?);
+            let first = ChunkPlace { start_at, chunk_len: 0, skip: end - start_at };
             let member = Member::new(file, first_task, key, data, first, rows);
             // Names may get longer than a chunk in any case.
             let is_short = |task: &Task| task.is_shorter(self.shape.chunk_len);

@@ -17,8 +17,6 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// File systems that are told apart; of more nothing is known.
 const FILE_SYSTEMS: usize = 16;
-/// Transfers from this length on say what a byte costs; shorter ones what a call does.
-const LONG: u64 = 64 << 10;
 /// Samples from which on an estimate counts.
 const SAMPLES: u64 = 4;
 /// A step is this part of the estimate.
@@ -138,6 +136,9 @@ impl Cost {
 }
 
 impl Costs {
+    /// Transfers from this length on say what a byte costs, shorter ones what a call does; bytes.
+    pub const LONG: u64 = 64 << 10;
+
     /// Learns that a write of `len` bytes to a file of `device` took `ns`.
     pub fn learn(&self, device: u64, len: u64, ns: u64) {
         self.learn_call(device, Sample { kind: CallKind::Write, len, ns, calls: 1 });
@@ -216,7 +217,7 @@ impl System {
         };
         match (of_kib, self.calls.get(kind as usize)) {
             (Some(_), _) if len == 0 => {}
-            (Some(of_kib), _) if len >= LONG => of_kib.learn(ns / (len >> 10)),
+            (Some(of_kib), _) if len >= Costs::LONG => of_kib.learn(ns / (len >> 10)),
             (Some(_), Some(of_kind)) => of_kind.cost.learn(ns),
             (None, Some(of_kind)) => {
                 of_kind.cost.learn(ns);

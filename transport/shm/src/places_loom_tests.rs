@@ -19,14 +19,35 @@ impl Shared {
 }
 
 fn shared() -> Arc<Shared> {
+    let shared = never_shown();
+    shared.near.hide();
+    shared.entry().show(&[1; PLACE_WORDS]);
+    shared
+}
+
+fn never_shown() -> Arc<Shared> {
     let word = |_| AtomicU64::new(0);
     let near = Entry { sequence: AtomicU64::new(0), words: core::array::from_fn(word) };
     let further = Further(core::array::from_fn(word));
     let reading = Reading { count: AtomicU32::new(0), entries: [AtomicU32::new(0)] };
-    let shared = Shared { near, further, bytes: AtomicU64::new(1), reading };
-    shared.near.hide();
-    shared.entry().show(&[1; PLACE_WORDS]);
-    Arc::new(shared)
+    Arc::new(Shared { near, further, bytes: AtomicU64::new(1), reading })
+}
+
+/// The daemon shows an entry for the first time, without hiding it before: whoever finds it finds
+/// all of its words.
+#[test]
+fn reader_sees_all_of_an_entry_that_is_shown_for_the_first_time() {
+    crate::sync::model(2, || {
+        let shared = never_shown();
+        let client = {
+            let shared = Arc::clone(&shared);
+            loom::thread::spawn(move || shared.entry().read())
+        };
+        shared.entry().show(&[2; PLACE_WORDS]);
+        if let Some((_, words)) = client.join().unwrap() {
+            assert_eq!(words, [2; PLACE_WORDS]);
+        }
+    });
 }
 
 /// A client reads a file by an entry that the daemon hides, writes to, and shows again: what

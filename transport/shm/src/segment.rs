@@ -121,9 +121,7 @@ impl Places {
         // SAFETY: as for `Job::shared`.
         unsafe { view(self.0.base()) }
     }
-}
 
-impl Places {
     /// Has memory for these entries, which are about to be shown: at once it takes half the time of
     /// a fault for each page.
     pub fn populate(&self, entries: Range<usize>) {

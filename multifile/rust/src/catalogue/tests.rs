@@ -113,17 +113,6 @@ fn a_path_that_nobody_could_say_is_none() {
     }
 }
 
-/// The catalogue of a stream by its changes one after the other; `None`: one makes no sense.
-fn read_one_by_one(stream: &[u8]) -> Option<Catalogue> {
-    let (mut catalogue, mut read) =
-        (Catalogue::new(head(stream).ok()?.0, Node::default()), HEAD_LEN);
-    while let Some(body) = stream.get(read..).and_then(record) {
-        each_change(body, |change| catalogue.apply(change))?;
-        read += RECORD_HEAD_LEN + body.len();
-    }
-    Some(catalogue)
-}
-
 /// Streams whose sums are right, and that say anything.
 #[test]
 fn any_changes_are_made_or_refused_and_read_back() {
@@ -151,22 +140,19 @@ fn any_changes_are_made_or_refused_and_read_back() {
             // What makes no sense ends the stream, so most of it is to make some.
             let longer = [&stream[..], &record].concat();
             let is_read = Catalogue::read(&longer).is_ok();
-            assert_eq!(is_read, read_one_by_one(&longer).is_some(), "seed {seed}");
             if is_read || rng.u8(..200) == 0 {
                 stream = longer;
             }
         }
         let Ok((catalogue, _)) = Catalogue::read(&stream) else { continue };
         read += 1;
-        let alone = read_one_by_one(&stream).unwrap();
-        assert_eq!(catalogue.write(), alone.write(), "seed {seed}");
         let counts = |catalogue: &Catalogue| {
             (0..6)
                 .map(|inode| (catalogue.link_count(inode), catalogue.folder_count(inode)))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(counts(&catalogue), counts(&alone), "seed {seed}");
         let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
+        assert_eq!(counts(&again), counts(&catalogue), "seed {seed}");
         assert_eq!(again.paths(), catalogue.paths(), "seed {seed}");
         for inode in 0..6 {
             let names = catalogue.names(inode).into_iter().flat_map(Names::iter);

@@ -74,3 +74,26 @@ impl Known {
         self.free.pop().or_else(next)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_given_out_once_and_again_when_they_are_given_back() {
+        let mut known = Known::default();
+        let enter = |known: &mut Known, inode: u64| {
+            let entry = known.next(2)?;
+            known.lead(100 + inode, entry);
+            known.insert(7, [(inode, entry)]);
+            Some(entry)
+        };
+        assert_eq!([1, 2, 3].map(|inode| enter(&mut known, inode)), [Some(0), Some(1), None]);
+        assert_eq!((known.get((7, 2)), known.get((8, 2))), (Some((1, 102)), None));
+        assert_eq!((known.remove((7, 1)), known.remove((7, 1))), (Some((0, 101)), None));
+        assert_eq!((known.count(), known.used()), (1, 2));
+        assert!(known.leading().eq([(1, 102)]), "nothing leads to one that was given back");
+        assert_eq!(enter(&mut known, 3), Some(0));
+        assert!(known.leading().eq([(0, 103), (1, 102)]));
+    }
+}
