@@ -19,9 +19,10 @@ pub(crate) const LEN_MAX: u64 = 256 << 10;
 pub(crate) const FOLDER_LEN_MAX: usize = 512;
 /// Folders that a process has leases of at a time.
 const LEASES: usize = 64;
-/// Lengths of the logs, bytes: what a program writes in the time between two looks of the daemon.
+/// Lengths of the logs, bytes: what a program writes in the time between two looks of the daemon; and
+/// of data a burst, on a file system that is slower than the program.
 const INDEX_LEN: u64 = 256 << 10;
-const DATA_LEN: u64 = 2 << 20;
+const DATA_LEN: u64 = 8 << 20;
 /// The shortest data log, bytes: twice what a file may have.
 const DATA_LEN_MIN: u64 = 2 * LEN_MAX;
 /// A data log takes no more than this part of what is free of the arena.
