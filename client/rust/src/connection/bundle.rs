@@ -19,8 +19,8 @@ pub(crate) const LEN_MAX: u64 = 256 << 10;
 pub(crate) const FOLDER_LEN_MAX: usize = 512;
 /// Folders that a process has leases of at a time.
 const LEASES: usize = 64;
-/// Lengths of the logs, bytes: what a program writes in the time between two looks of the daemon; and
-/// of data a burst, on a file system that is slower than the program.
+/// Lengths of the logs, bytes: what a program writes in the time between two looks of the daemon,
+/// and of data a burst, where the file system is slower than the program.
 const INDEX_LEN: u64 = 256 << 10;
 const DATA_LEN: u64 = 8 << 20;
 /// The shortest data log, bytes: twice what a file may have.
