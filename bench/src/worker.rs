@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use client::{Client, Config, Host, Peer, Setting};
+use client::{Backing, Client, Config, Host, Peer, Setting};
 use rustix::{
     fd::BorrowedFd,
     io::Errno,
@@ -99,7 +99,8 @@ fn read(job: &Job, buffer: &mut [u8]) -> anyhow::Result<Sample> {
 
 /// Only a client in this process can send a request that no system call stands for.
 fn nothing(job: &Job) -> anyhow::Result<Sample> {
-    static CLIENT: Client = Client::new(&Files);
+    static BACKING: Backing = Backing::new();
+    static CLIENT: Client = Client::new(&Files, &BACKING);
     let mut config = Config::new();
     let folder = job.path.as_os_str().as_encoded_bytes();
     config.set(Setting::Socket, folder).context("the daemon's folder")?;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use client::{Client, Config, Queue, Setting, Transfer};
+use client::{Backing, Client, Config, Queue, Setting, Transfer};
 use serde::{Deserialize, Serialize};
 use shm::copy::copy_in;
 
@@ -54,7 +54,8 @@ pub(crate) fn storm(args: &Args) -> anyhow::Result<()> {
     serve(|order| run(fd, order, &mut random))
 }
 
-static CLIENT: Client = Client::new(&Files);
+static BACKING: Backing = Backing::new();
+static CLIENT: Client = Client::new(&Files, &BACKING);
 
 /// Connects, and has the daemon open the file.
 fn open(args: &Args) -> anyhow::Result<RawFd> {

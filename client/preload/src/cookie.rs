@@ -134,8 +134,15 @@ pub(crate) fn flush_all() {
     let_all_vacate();
 }
 
-/// Nobody flushes all streams any more, as in a child that was forked meanwhile.
-pub(crate) fn let_all_vacate() {
+/// In the child of a fork: nobody flushes all streams, which the parent may have begun.
+pub(crate) fn vacate_in_child() {
+    if FLUSHER.load(Ordering::Relaxed) != NOBODY {
+        let_all_vacate();
+    }
+}
+
+/// Nobody flushes all streams any more.
+fn let_all_vacate() {
     FLUSHER.store(NOBODY, Ordering::SeqCst);
     // SAFETY: the word is ours, and stays where it is.
     ignore(unsafe { kernel!(SYS_futex, FLUSHER.as_ptr(), WAKE, c_int::MAX) });

@@ -184,7 +184,7 @@ pub(crate) extern "C" fn before_fork() {
 pub(crate) extern "C" fn in_child() {
     if let Some(client) = client() {
         client.after_fork_in_child();
-        cookie::let_all_vacate();
+        cookie::vacate_in_child();
     }
 }
 

@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use client::{Client, Errno, thread};
+use client::{Backing, Client, Errno, thread};
 use libc::{AT_FDCWD, c_int};
 
 use crate::kernel::{Outcome, kernel};
@@ -26,7 +26,8 @@ pub(crate) struct Waiting {
 pub(crate) static WAITING: [Waiting; THREADS] =
     [const { Waiting { thread: AtomicUsize::new(0), depth: AtomicUsize::new(0) } }; THREADS];
 
-pub(crate) static CLIENT: Client = Client::new(&Program);
+pub(crate) static BACKING: Backing = Backing::new();
+pub(crate) static CLIENT: Client = Client::new(&Program, &BACKING);
 
 /// [`SERVED`] while calls go to the client, plus [`IN_VFORK`] for each thread in `vfork`.
 static STATE: AtomicUsize = AtomicUsize::new(IDLE);

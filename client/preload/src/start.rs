@@ -8,7 +8,7 @@ use core::{
     ptr,
 };
 
-use client::{Client, Config, Errno, Host, Peer, Pid, Room, Setting};
+use client::{Backing, Config, Errno, Host, Peer, Pid, Room, Setting};
 use libc::c_int;
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -19,7 +19,7 @@ use crate::{
     interpose::next,
     kernel::{alone, ask, ask_blocking, descriptor_flags, ignore, kernel},
     process::{exiting, watch_forks},
-    process_client::{CLIENT, Program, resume},
+    process_client::{BACKING, CLIENT, Program, resume},
     signals,
 };
 
@@ -96,11 +96,13 @@ extern "C" fn start() {
     }
     // What this library knows of streams, forks, and exits is glibc's.
     if config.delegates() && elf::next(c"gnu_get_libc_version").is_some() {
-        environment::keep();
         watch_forks();
         end_at_exit();
         alone().inspect(|flag| client::alone_while(flag));
         CLIENT.start(&config);
+        if CLIENT.has_remote() {
+            environment::keep();
+        }
         resume();
         leave_out_of_dumps();
     }
@@ -111,8 +113,8 @@ extern "C" fn start() {
 fn leave_out_of_dumps() {
     /// The longest of a page.
     const PAGE: usize = 1 << 16;
-    let (client, rooms) = ((&raw const CLIENT).addr(), Room::memory());
-    let (start, end) = (client.min(rooms.start), rooms.end.max(client + size_of::<Client>()));
+    let (client, rooms) = ((&raw const BACKING).addr(), Room::memory());
+    let (start, end) = (client.min(rooms.start), rooms.end.max(client + size_of::<Backing>()));
     let (start, end) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
     // SAFETY: what is dumped changes no contents. An old kernel dumps it.
     ignore(unsafe { kernel!(SYS_madvise, start, end.saturating_sub(start), libc::MADV_DONTDUMP) });

@@ -8,10 +8,11 @@ use wire::{COUNTER_COUNT, Counter, Request};
 
 use crate::{
     attention::{Attention, Event},
+    backing::Backing,
     clock::coarse_now,
     config::Config,
     connection::Connection,
-    file::{FILES_MAX, FileEntry, Files},
+    file::{FileEntry, Files},
     host::Host,
     last_status::LastStatus,
     locks::Locks,
@@ -61,7 +62,7 @@ pub struct Client {
     /// A daemon was asked for.
     pub(crate) has_knocked: AtomicBool,
     /// Counts for a report.
-    pub(crate) watch: Watch<FILES_MAX>,
+    pub(crate) watch: Watch,
     /// Chooses the calls that are timed for the job's table of costs.
     pub(crate) sampler: Sampler,
     /// Counted while there is no session, or of files that have none to do with it.
@@ -71,16 +72,16 @@ pub struct Client {
 impl Client {
     /// A client that leaves everything to the kernel until it is [started](Self::start).
     #[must_use]
-    pub const fn new(host: &'static dyn Host) -> Self {
+    pub const fn new(host: &'static dyn Host, backing: &'static Backing) -> Self {
         Self {
             host,
             config: Once::new(),
             is_ruled: AtomicBool::new(false),
-            table: Table::new(),
-            files: Files::new(),
-            mapped: Marks::new(),
+            table: Table::new(&backing.numbers),
+            files: Files::new(&backing.files),
+            mapped: Marks::new(&backing.mapped),
             last_status: LastStatus::new(),
-            locks: Locks::new(),
+            locks: Locks::new(&backing.locked),
             detaches_remote: AtomicBool::new(false),
             plain_device: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
@@ -89,12 +90,12 @@ impl Client {
             attention: Attention::new(),
             overhead_ns: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
-            sessions: Sessions::new(),
+            sessions: Sessions::new(&backing.sessions),
             umask: Umask::new(),
             sight: OwnSight::new(),
             job: Once::new(),
             has_knocked: AtomicBool::new(false),
-            watch: Watch::new(),
+            watch: Watch::new(&backing.watched, &backing.lines),
             sampler: Sampler::new(),
             counters: [const { AtomicU64::new(0) }; COUNTER_COUNT],
         }

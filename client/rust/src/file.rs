@@ -42,6 +42,19 @@ pub(crate) struct FileEntry {
     pub(crate) lock: Lock<OpenFile>,
 }
 
+impl FileEntry {
+    /// A place without a file: zeros.
+    pub(crate) const fn free() -> Self {
+        Self {
+            cursor: Cursor::new(),
+            identity: AtomicU64::new(0),
+            streak: AtomicU32::new(0),
+            read_len: AtomicU64::new(0),
+            lock: Lock::new(OpenFile::FREE),
+        }
+    }
+}
+
 /// An open file, as the kernel's "open file description".
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -223,7 +236,7 @@ impl OpenFile {
         device: 0,
         inode: 0,
         access: Access { readable: false, writable: false, append: false, direct: false },
-        writes: Writes::Behind,
+        writes: Writes::Through,
         has_lock: false,
         state: State::Fresh,
         settled: Linked::NOBODY,
@@ -235,9 +248,12 @@ impl OpenFile {
     };
 }
 
+/// A place for each file.
+pub(crate) type Entries = [FileEntry; FILES_MAX];
+
 /// All open files of the process.
 pub(crate) struct Files {
-    entries: [FileEntry; FILES_MAX],
+    entries: &'static Entries,
     /// Places up to here have been used.
     used: AtomicUsize,
     /// Where to look for a free place first.
@@ -245,20 +261,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) const fn new() -> Self {
-        Self {
-            entries: [const {
-                FileEntry {
-                    cursor: Cursor::new(),
-                    identity: AtomicU64::new(0),
-                    streak: AtomicU32::new(0),
-                    read_len: AtomicU64::new(0),
-                    lock: Lock::new(OpenFile::FREE),
-                }
-            }; FILES_MAX],
-            used: AtomicUsize::new(0),
-            hint: AtomicUsize::new(0),
-        }
+    pub(crate) const fn new(entries: &'static Entries) -> Self {
+        Self { entries, used: AtomicUsize::new(0), hint: AtomicUsize::new(0) }
     }
 
     /// Keeps a newly opened file; `None` when there are too many.

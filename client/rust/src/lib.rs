@@ -9,7 +9,7 @@
 //!
 //! # Modules
 //!
-//! - *The process:* `client` (its state), `config`, `host` (calls that the preload library brings),
+//! - *The process:* `client` (its state), `backing` (the large parts of it), `config`, `host` (calls that the preload library brings),
 //!   `attention` (when descriptors are examined), `sight` and `mount_namespace` (what names mean to
 //!   the daemon), `limit` (`ulimit -f`), `umask`, `clock`, `proc`, `text`.
 //! - *Open files:* `table` (by descriptor), `file` (the record of one), `state` (who has it open),
@@ -43,6 +43,7 @@ mod arena_growth;
 mod ask;
 mod at_rest;
 mod attention;
+mod backing;
 mod block;
 mod buffers;
 mod bundle;
@@ -113,6 +114,7 @@ mod writes;
 #[cfg(test)]
 use invariant::edges;
 
+pub use backing::Backing;
 pub use client::{Client, Status};
 pub use config::{Config, FENCE_TIMEOUT, LARGE_LEN, Launcher, STAGE_AFTER, Setting, SettingError};
 pub use host::{Host, Peer};

@@ -15,7 +15,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use crate::marks::Marks;
+use crate::marks::{Bits, Marks};
 
 const NONE: u8 = 0;
 const TRACKED: u8 = 1;
@@ -28,8 +28,8 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    pub(crate) const fn new() -> Self {
-        Self { state: AtomicU8::new(NONE), files: Marks::new() }
+    pub(crate) const fn new(bits: &'static Bits) -> Self {
+        Self { state: AtomicU8::new(NONE), files: Marks::new(bits) }
     }
 
     /// The process asks for a lock on a file.
@@ -63,6 +63,9 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::marks::no_bits;
+
+    static BITS: Bits = no_bits();
 
     #[test]
     fn every_pair_of_state_and_event_leads_where_the_table_says() {
@@ -72,7 +75,7 @@ mod tests {
             [("add", |locks| locks.add(7, 1)), ("add untracked", Locks::add_untracked)];
         for (name, event) in events {
             for (state, from) in (NONE..=UNTRACKED).zip(STATES) {
-                let locks = Locks { state: AtomicU8::new(state), files: Marks::new() };
+                let locks = Locks { state: AtomicU8::new(state), files: Marks::new(&BITS) };
                 event(&locks);
                 let to = STATES[usize::from(locks.state.load(Ordering::Relaxed))];
                 let documented = crate::edges::after(include_str!("locks.rs"), name, from);
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn marks_of_files_are_kept_apart() {
-        let locks = Locks::new();
+        let locks = Locks::new(&BITS);
         assert!(!locks.are_any() && !locks.may_be_untracked());
         locks.add(7, 1);
         assert!(locks.are_any() && !locks.may_be_untracked());

@@ -16,11 +16,19 @@ const _: () = assert!(WORDS * 64 == 1 << 16, "two bytes name a bit");
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Two bits for each file that was mapped, or locked.
-pub(crate) struct Marks([AtomicU64; WORDS]);
+pub(crate) type Bits = [AtomicU64; WORDS];
+
+/// Those of no file.
+pub(crate) const fn no_bits() -> Bits {
+    [const { AtomicU64::new(0) }; WORDS]
+}
+
+/// The files that were marked.
+pub(crate) struct Marks(&'static Bits);
 
 impl Marks {
-    pub(crate) const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; WORDS])
+    pub(crate) const fn new(bits: &'static Bits) -> Self {
+        Self(bits)
     }
 
     pub(crate) fn add(&self, device: u64, inode: u64) {
@@ -42,7 +50,7 @@ impl Marks {
         // The lowest bits, and the highest of a product that all bits have a part in.
         let [low, high, ..] = identity.to_le_bytes();
         let mixed = identity.wrapping_mul(MIX).to_be_bytes();
-        let [first, ..] = &self.0;
+        let [first, ..] = self.0;
         [[low, high], [mixed[0], mixed[1]]].map(|bytes| {
             let number = u16::from_le_bytes(bytes);
             (self.0.get(usize::from(number / 64)).unwrap_or(first), 1 << (number % 64))
@@ -61,7 +69,8 @@ mod tests {
 
     #[test]
     fn what_was_marked_is_known() {
-        let mapped = Marks::new();
+        static BITS: Bits = no_bits();
+        let mapped = Marks::new(&BITS);
         for inode in [0, 63, 64, 0xfffe] {
             assert!(!mapped.has(7, inode));
             mapped.add(7, inode);
@@ -71,7 +80,8 @@ mod tests {
 
     #[test]
     fn few_of_many_files_are_taken_for_one_that_was_marked() {
-        let mapped = Marks::new();
+        static BITS: Bits = no_bits();
+        let mapped = Marks::new(&BITS);
         (1000..1030).for_each(|inode| mapped.add(7, inode * 37));
         let taken = (0..100_000u64).filter(|inode| mapped.has(8, *inode)).count();
         assert!(taken < 10, "{taken}");

@@ -348,7 +348,10 @@ mod tests {
     use rustix::fd::BorrowedFd;
 
     use super::*;
-    use crate::host::{Host, Peer};
+    use crate::{
+        Backing,
+        host::{Host, Peer},
+    };
 
     struct Nobody;
 
@@ -368,7 +371,8 @@ mod tests {
 
     #[test]
     fn without_a_daemon_nothing_is_shared_and_nothing_started() {
-        static CLIENT: Client = Client::new(&Nobody);
+        static BACKING: Backing = Backing::new();
+        static CLIENT: Client = Client::new(&Nobody, &BACKING);
         let memory = [0_u8; 8];
         let address = memory.as_ptr().addr();
         assert!(CLIENT.allocate_shared(1).is_none());

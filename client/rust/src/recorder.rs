@@ -31,13 +31,17 @@ pub(crate) struct Recorder {
     path: Once<&'static [u8]>,
     pid: AtomicU32,
     traces: AtomicBool,
-    lines: Lock<Lines>,
+    lines: &'static Lock<Lines>,
 }
 
 /// Records that are not appended yet.
-struct Lines {
+pub(crate) struct Lines {
     bytes: [u8; ROOM],
     len: usize,
+}
+
+impl Lines {
+    pub(crate) const NONE: Self = Self { bytes: [0; ROOM], len: 0 };
 }
 
 /// A request of which a trace tells.
@@ -65,13 +69,8 @@ pub(crate) struct Drained {
 }
 
 impl Recorder {
-    pub(crate) const fn new() -> Self {
-        Self {
-            path: Once::new(),
-            pid: AtomicU32::new(0),
-            traces: AtomicBool::new(false),
-            lines: Lock::new(Lines { bytes: [0; ROOM], len: 0 }),
-        }
+    pub(crate) const fn new(lines: &'static Lock<Lines>) -> Self {
+        Self { path: Once::new(), pid: AtomicU32::new(0), traces: AtomicBool::new(false), lines }
     }
 
     /// Begins in this process, a child perhaps, whose parent's records are the parent's to append.

@@ -87,10 +87,23 @@ impl Reach {
     }
 }
 
+/// A place for each session.
+pub(crate) type Places = [Place; CHAIN_MAX];
+
+/// A connection that is yet to be made, and its tables.
+pub(crate) struct Place {
+    connection: Once<Connection>,
+    tables: Tables,
+}
+
+/// Places without a session.
+pub(crate) const fn no_sessions() -> Places {
+    [const { Place { connection: Once::new(), tables: Tables::new() } }; CHAIN_MAX]
+}
+
 /// The sessions of this process and of those it was forked from.
 pub(crate) struct Sessions {
-    connections: [Once<Connection>; CHAIN_MAX],
-    tables: [Tables; CHAIN_MAX],
+    places: &'static Places,
     /// Index of this process's connection; beyond the last: none any more.
     current: AtomicUsize,
     reach: AtomicU8,
@@ -99,10 +112,9 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(places: &'static Places) -> Self {
         Self {
-            connections: [const { Once::new() }; CHAIN_MAX],
-            tables: [const { Tables::new() }; CHAIN_MAX],
+            places,
             current: AtomicUsize::new(0),
             reach: AtomicU8::new(Reach::Untried as u8),
             connecting: Lock::new(()),
@@ -112,19 +124,25 @@ impl Sessions {
     /// This process's connection, if there is one already.
     #[inline]
     pub(crate) fn current(&self) -> Option<&Connection> {
-        self.connections.get(self.current.load(Ordering::Acquire))?.get()
+        self.places.get(self.current.load(Ordering::Acquire))?.connection.get()
+    }
+
+    /// True if this process has a session, or had one.
+    #[inline]
+    pub(crate) fn has_one(&self) -> bool {
+        matches!(self.reach(), Reach::Connected | Reach::Swept)
     }
 
     /// The place of this process's connection, and its tables.
     pub(crate) fn place(&self) -> Option<(&Once<Connection>, &Tables)> {
-        let current = self.current.load(Ordering::Acquire);
-        self.connections.get(current).zip(self.tables.get(current))
+        let place = self.places.get(self.current.load(Ordering::Acquire))?;
+        Some((&place.connection, &place.tables))
     }
 
     /// Every connection that there was; this process's first, if it has one, then its parents'.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Connection> {
         let count = self.current.load(Ordering::Acquire) + 1;
-        self.connections.iter().take(count).rev().filter_map(Once::get)
+        self.places.iter().take(count).rev().filter_map(|place| place.connection.get())
     }
 
     /// The state by now.
@@ -141,6 +159,10 @@ impl Sessions {
     /// In the child of a fork: it begins without a connection, also where its parent was making
     /// one.
     pub(crate) fn fork(&self) {
+        let is_first = self.current.load(Ordering::Acquire) == 0;
+        if is_first && !self.has_one() && self.connecting.is_free() {
+            return; // Nobody has touched a place: not even their pages are there.
+        }
         if let Some((_, tables)) = self.place() {
             tables.break_open();
         }
@@ -177,7 +199,8 @@ mod tests {
 
     #[test]
     fn every_event_leads_where_the_table_says() {
-        static SESSIONS: Sessions = Sessions::new();
+        static PLACES: Places = no_sessions();
+        static SESSIONS: Sessions = Sessions::new(&PLACES);
         for (name, event) in EVENTS {
             for (from, state) in STATES.iter().zip(Reach::ALL) {
                 SESSIONS.reach.store(state as u8, Ordering::Relaxed);

@@ -51,8 +51,9 @@ use crate::{log::Log, slot::Link};
 
 /// The state of an open file.
 #[derive(Debug)]
+#[repr(u8)]
 pub(crate) enum State {
-    /// No delegated call was made on it yet.
+    /// No delegated call was made on it yet. Zero, as [`Backing`](crate::Backing) begins.
     Fresh,
     /// The daemon has it open.
     Served(Served),

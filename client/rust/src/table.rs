@@ -80,16 +80,24 @@ impl FileId {
     }
 }
 
-/// The table, one entry per number.
+/// One entry per number.
+pub(crate) type Numbers = [AtomicU32; NUMBERS];
+
+/// None that was ever seen.
+pub(crate) const fn no_numbers() -> Numbers {
+    [const { AtomicU32::new(0) }; NUMBERS]
+}
+
+/// The table.
 pub(crate) struct Table {
-    entries: [AtomicU32; NUMBERS],
+    entries: &'static Numbers,
     /// No number above this one stands for a file.
     highest: AtomicU32,
 }
 
 impl Table {
-    pub(crate) const fn new() -> Self {
-        Self { entries: [const { AtomicU32::new(0) }; NUMBERS], highest: AtomicU32::new(0) }
+    pub(crate) const fn new(entries: &'static Numbers) -> Self {
+        Self { entries, highest: AtomicU32::new(0) }
     }
 
     #[inline]
@@ -222,7 +230,8 @@ mod tests {
 
     #[test]
     fn entries_survive_the_table() {
-        let table = std::boxed::Box::new(Table::new());
+        static NUMBERS: Numbers = no_numbers();
+        let table = Table::new(&NUMBERS);
         let file = Entry::File(FileId::new(4095, 32767));
         let opened = Opened::new(TURNS + 7);
         let written = Entry::Opened(opened.written().expect("the first"));
@@ -255,7 +264,8 @@ mod tests {
 
     #[test]
     fn numbers_beyond_the_table_are_foreign() {
-        let table = std::boxed::Box::new(Table::new());
+        static NUMBERS: Numbers = no_numbers();
+        let table = Table::new(&NUMBERS);
         assert!(!table.set(1 << 16, Entry::Foreign));
         assert_eq!(table.get(1 << 16), Entry::Foreign);
         assert_eq!(table.get(-1), Entry::Foreign);

@@ -9,11 +9,13 @@ use core::{
     time::Duration,
 };
 
+use shm::Lock;
 use wire::is_sampled;
 
 use crate::{
     clock::{nanoseconds, now, now_ns},
-    recorder::Recorder,
+    file::FILES_MAX,
+    recorder::{Lines, Recorder},
 };
 
 /// Classes of sizes: below 64 bytes, below 256, and so on by factors of 4.
@@ -60,8 +62,11 @@ pub(crate) struct FileWatch {
     pub(crate) calls: [AtomicU64; 2],
 }
 
-/// Counts of a process and of up to `FILES` open files.
-pub(crate) struct Watch<const FILES: usize> {
+/// A place for each open file.
+pub(crate) type FileWatches = [FileWatch; FILES_MAX];
+
+/// Counts of a process and of its open files.
+pub(crate) struct Watch {
     is_on: AtomicBool,
     pub(crate) started_ns: AtomicU64,
     calls: AtomicU64,
@@ -69,7 +74,7 @@ pub(crate) struct Watch<const FILES: usize> {
     pub(crate) close_ns: AtomicU64,
     /// By [`Way`], and those [`MEASURED`].
     pub(crate) classes: [[Class; SIZES]; 3],
-    pub(crate) files: [FileWatch; FILES],
+    pub(crate) files: &'static FileWatches,
     pub(crate) recorder: Recorder,
 }
 
@@ -110,7 +115,7 @@ pub(crate) fn add(count: &AtomicU64, amount: u64, is_alone: bool) {
 }
 
 impl FileWatch {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             opened_ns: AtomicU64::new(0),
             bytes: [const { AtomicU64::new(0) }; 2],
@@ -125,8 +130,8 @@ impl FileWatch {
     }
 }
 
-impl<const FILES: usize> Watch<FILES> {
-    pub(crate) const fn new() -> Self {
+impl Watch {
+    pub(crate) const fn new(files: &'static FileWatches, lines: &'static Lock<Lines>) -> Self {
         Self {
             is_on: AtomicBool::new(false),
             started_ns: AtomicU64::new(0),
@@ -134,8 +139,8 @@ impl<const FILES: usize> Watch<FILES> {
             closes: AtomicU64::new(0),
             close_ns: AtomicU64::new(0),
             classes: [const { [const { Class::new() }; SIZES] }; 3],
-            files: [const { FileWatch::new() }; FILES],
-            recorder: Recorder::new(),
+            files,
+            recorder: Recorder::new(lines),
         }
     }
 

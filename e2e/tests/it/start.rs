@@ -289,6 +289,24 @@ fn program_of_a_job_starts_within_a_millisecond() {
 }
 
 /// A coalescing daemon has as many buffers as its address space has room for.
+/// An `exec` copies each page of it that it writes to, and a fork each that it has written.
+#[test]
+fn library_has_little_memory_of_its_own_that_is_not_zeros() {
+    let folder = Folder::new();
+    let mut command = kakehi_run(&folder, &[]);
+    let maps = succeed(command.args(["cat", "/proc/self/maps"]), SOON);
+    let ours = maps.lines().filter(|line| line.ends_with("libkakehi_preload.so"));
+    let written = ours.filter(|line| line.contains(" rw-p "));
+    let lens = written.map(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let (start, end) = range.expect("a range of addresses");
+        let address = |text| u64::from_str_radix(text, 16).expect("hexadecimal");
+        address(end) - address(start)
+    });
+    let len: u64 = lens.sum();
+    assert!((1..=64 << 10).contains(&len), "{len} bytes in\n{maps}");
+}
+
 #[test]
 fn coalescing_daemon_does_not_abort_in_a_short_address_space() {
     let folder = Folder::new();

@@ -166,6 +166,11 @@ impl<T> Lock<T> {
         self.state.load(Ordering::Relaxed) & !CONTENDED == thread() as u64
     }
 
+    /// True if nobody holds the lock.
+    pub fn is_free(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == FREE
+    }
+
     /// Frees the lock unless this thread holds it: for the child of a fork, whose other threads are
     /// gone, and only there.
     pub fn break_open(&self) {

@@ -8,7 +8,7 @@ use rustix::{
 };
 
 use super::*;
-use crate::host::Peer;
+use crate::{host::Peer, recorder::Lines};
 
 struct Nobody;
 
@@ -44,8 +44,9 @@ pub(crate) fn unanswered() -> &'static Connection {
         has_view: false,
     };
     let met = dial::Met { socket, daemon: None, welcome, segments };
+    let lines = Box::leak(Box::new(Lock::new(Lines::NONE)));
     let (tables, recorder) =
-        (Box::leak(Box::new(Tables::new())), Box::leak(Box::new(Recorder::new())));
+        (Box::leak(Box::new(Tables::new())), Box::leak(Box::new(Recorder::new(lines))));
     let place = Box::leak(Box::new(Once::new()));
     let greeted = Greeted { met, sight: Sight::Shared };
     Connection::keep(greeted, &Config::new(), &Nobody, tables, recorder, place)
