@@ -45,13 +45,21 @@ interpose! {
         write_from_at(fd, Data::new(data, len), at);
 }
 
-/// As `read(2)`.
+/// As `read(2)`. Inlined for its [depth](crate::kernel).
+#[inline(always)]
 pub(crate) fn read_into(fd: c_int, mut buffer: Buffer<'_>) -> Outcome {
-    if let Some(client) = unexamined(fd) {
-        let timed = client.transfer_begins(fd);
-        let read = count_read(client, fd, ask_read(fd, &mut buffer));
-        return learn(timed, read, Client::learn_read);
+    match unexamined(fd) {
+        Some(client) => {
+            let timed = client.transfer_begins(fd);
+            let read = count_read(client, fd, ask_read(fd, &mut buffer));
+            learn(timed, read, Client::learn_read)
+        }
+        None => read_examined(fd, buffer),
     }
+}
+
+#[inline(never)]
+fn read_examined(fd: c_int, mut buffer: Buffer<'_>) -> Outcome {
     if let Some(read) = read_warm(fd, &mut buffer, None) {
         return read;
     }
@@ -96,8 +104,8 @@ fn write_otherwise(fd: c_int, data: Data<'_>) -> Outcome {
     }
 }
 
-/// As `pread(2)`.
-#[inline]
+/// As `pread(2)`. Inlined for its [depth](crate::kernel).
+#[inline(always)]
 fn read_into_at(fd: c_int, mut buffer: Buffer<'_>, at: off_t) -> Outcome {
     match unexamined(fd) {
         Some(client) => {
@@ -109,6 +117,7 @@ fn read_into_at(fd: c_int, mut buffer: Buffer<'_>, at: off_t) -> Outcome {
     }
 }
 
+#[inline(never)]
 fn read_examined_at(fd: c_int, mut buffer: Buffer<'_>, at: off_t) -> Outcome {
     if let Some(read) = read_warm(fd, &mut buffer, Some(at)) {
         return read;

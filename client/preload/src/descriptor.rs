@@ -53,7 +53,9 @@ interpose! {
         control(fd, command, argument);
 }
 
-/// Closes a number, and reports what a write behind still owes.
+/// Closes a number, and reports what a write behind still owes. Inlined for its
+/// [depth](crate::kernel).
+#[inline(always)]
 pub(crate) fn close_number(fd: c_int) -> Outcome {
     let Some(client) = client() else {
         return ask_blocking!(SYS_close, fd);
@@ -61,6 +63,11 @@ pub(crate) fn close_number(fd: c_int) -> Outcome {
     if client.close_unexamined(fd) {
         return ask_close(client, fd);
     }
+    close_examined(client, fd)
+}
+
+#[inline(never)]
+fn close_examined(client: &'static Client, fd: c_int) -> Outcome {
     if client.is_own(fd) {
         return Err(Errno::BADF);
     }
@@ -69,7 +76,7 @@ pub(crate) fn close_number(fd: c_int) -> Outcome {
 }
 
 /// Has the kernel close a number; some closes are timed.
-#[inline]
+#[inline(always)]
 fn ask_close(client: &'static Client, fd: c_int) -> Outcome {
     let timed = client.close_begins(fd);
     let closed = ask!(SYS_close, fd);

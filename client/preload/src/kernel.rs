@@ -2,6 +2,13 @@
 //!
 //! Pointers are handed to the kernel as the program gave them, so that a bad one ends in `EFAULT`
 //! as it would have without us.
+//!
+//! # Depth
+//!
+//! Where the kernel guards its returns against speculation, the processor has forgotten by the end
+//! of a system call where the program's functions return to: each `ret` to a frame from before the
+//! call is mispredicted, measured as 4 to 14 ns (AMD Zen 4). So the common ways of short calls are
+//! inlined into the C function itself, and the others are functions of their own.
 
 use core::{
     arch::asm,

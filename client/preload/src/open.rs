@@ -19,29 +19,65 @@ use crate::{
 interpose! { safe:
     fn open|open64|__open|__open64|__open_2|__open64_2(
         path: Text<'_>, flags: c_int, mode: c_uint,
-    ) -> c_int =>
-        open_at(AT_FDCWD, path, flags, mode);
+    ) -> c_int {
+        open_or_set_errno(AT_FDCWD, path, flags, mode)
+    }
+
     fn openat|openat64|__openat|__openat64|__openat_2|__openat64_2(
         dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint,
-    ) -> c_int =>
-        open_at(dir, path, flags, mode);
-    fn creat|creat64(path: Text<'_>, mode: c_uint) -> c_int =>
-        open_at(AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode);
+    ) -> c_int {
+        open_or_set_errno(dir, path, flags, mode)
+    }
+
+    fn creat|creat64(path: Text<'_>, mode: c_uint) -> c_int {
+        let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+        open_or_set_errno(AT_FDCWD, path, flags, mode)
+    }
+}
+
+/// As [`open_at`], to C. The kernel is called here for its [depth](crate::kernel).
+#[inline(never)]
+fn open_or_set_errno(dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint) -> c_int {
+    match open_unexamined(dir, path, flags, mode) {
+        Some(opened) => answer(opened),
+        None => answer(open_otherwise(dir, path, flags, mode)),
+    }
 }
 
 /// Opens a file through the client.
 pub(crate) fn open_at(dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint) -> Outcome<c_int> {
+    let opened = open_unexamined(dir, path, flags, mode);
+    opened.unwrap_or_else(|| open_otherwise(dir, path, flags, mode))
+}
+
+/// The mode that a file gets which is made: without a third argument the register holds anything.
+const fn mode_of(flags: c_int, mode: c_uint) -> c_uint {
     let creates = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    // Without a third argument the register holds anything.
-    let mode = if creates { mode } else { 0 };
-    if let (Some(client), Some(path)) = (client(), path.get()) {
-        if let Some(opened) = client.open_unexamined(dir, path, unsigned(flags), mode) {
-            if flags & libc::O_EXCL != 0 {
-                after(); // As below.
-            }
-            return opened;
-        }
+    if creates { mode } else { 0 }
+}
+
+/// The short way, where it can be taken.
+#[inline(always)]
+fn open_unexamined(
+    dir: c_int,
+    path: Text<'_>,
+    flags: c_int,
+    mode: c_uint,
+) -> Option<Outcome<c_int>> {
+    let (client, name) = (client()?, path.get()?);
+    let mode = mode_of(flags, mode);
+    let opened = client.open_unexamined(name, unsigned(flags), || {
+        number(ask_blocking!(SYS_openat, dir, path, flags, mode)?)
+    });
+    if opened.is_some() && flags & libc::O_EXCL != 0 {
+        after(); // As below.
     }
+    opened
+}
+
+#[inline(never)]
+fn open_otherwise(dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint) -> Outcome<c_int> {
+    let mode = mode_of(flags, mode);
     let call = || -> Outcome<c_int> {
         let Some(client) = client() else {
             return number(ask_blocking!(SYS_openat, dir, path, flags, mode)?);

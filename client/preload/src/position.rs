@@ -16,8 +16,8 @@ interpose! { safe:
         seek(fd, offset, whence);
 }
 
-/// Moves the file position; returns it in bytes.
-#[inline]
+/// Moves the file position; returns it in bytes. Inlined for its [depth](crate::kernel).
+#[inline(always)]
 pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
     match client().filter(|client| !client.is_opened(fd)) {
         Some(client) => seek_examined(client, fd, offset, whence),
@@ -25,6 +25,7 @@ pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
     }
 }
 
+#[inline(never)]
 fn seek_examined(client: &'static Client, fd: c_int, offset: off_t, whence: c_int) -> Outcome {
     let at = match client.seek_fresh(fd, offset, unsigned(whence)) {
         Some(fresh) => fresh?,

@@ -9,9 +9,10 @@
 //!
 //! # Modules
 //!
-//! - *The process:* `client` (its state), `backing` (the large parts of it), `config`, `host` (calls that the preload library brings),
-//!   `attention` (when descriptors are examined), `sight` and `mount_namespace` (what names mean to
-//!   the daemon), `limit` (`ulimit -f`), `umask`, `clock`, `proc`, `text`.
+//! - *The process:* `client` (its state), `backing` (the large parts of it), `config`, `host`
+//!   (calls that the preload library brings), `attention` (when descriptors are examined), `sight`
+//!   and `mount_namespace` (what names mean to the daemon), `limit` (`ulimit -f`), `umask`,
+//!   `clock`, `proc`, `text`.
 //! - *Open files:* `table` (by descriptor), `file` (the record of one), `state` (who has it open),
 //!   `writes` (their mode), `locked_file` (one in this thread's hands), `cursor` (its position),
 //!   `owed` (errors to be told), `unexamined`, `last_status`, `marks` (mapped, locked), `locks`

@@ -101,27 +101,26 @@ impl Client {
         }
     }
 
-    /// The short way of an [`open`](Self::open): by the kernel, and the descriptor left unexamined.
-    /// `None` where more may depend on it.
+    /// The short way of an [`open`](Self::open): by the kernel, which is `asked`, and the
+    /// descriptor left unexamined. `None` where more may depend on it.
     ///
     /// # Errors
     ///
     /// As `openat(2)`.
-    #[inline]
+    #[inline(always)]
     pub fn open_unexamined(
         &'static self,
-        dir: RawFd,
         path: &CStr,
         flags: u32,
-        mode: u32,
+        asked: impl FnOnce() -> io::Result<RawFd>,
     ) -> Option<io::Result<RawFd>> {
-        let (bits, flags) = (flags, OFlags::from_bits_retain(flags));
+        let flags = OFlags::from_bits_retain(flags);
         let is_plain = !self.is_ruled() && may_be_short(flags);
         if !is_plain || is_kernels(path.to_bytes()) || !self.may_stay_unexamined() {
             return None;
         }
         let timed = self.sampler.open_begins();
-        let opened = self.host.open(dir, path, bits, mode);
+        let opened = asked();
         if let Some(timed) = timed {
             self.open_ends(opened, flags, timed);
         }
