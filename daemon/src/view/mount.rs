@@ -1,7 +1,7 @@
 //! Mounting a folder's view, and unmounting it.
 //!
-//! Root mounts it itself, for everybody; others by `fusermount3`, for themselves. Whether a mount
-//! is there is read from `/proc/self/mountinfo`: to ask the folder would be a request to the view.
+//! Root mounts it itself, for everybody; others by `fusermount3`, for themselves. Which mount is
+//! there is read from `/proc/self/mountinfo`: to ask the folder would be a request to the view.
 
 use std::{
     ffi::CString,
@@ -18,7 +18,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags, makedev, open},
+    fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, makedev, open, statx},
     io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd},
     mount::{MountFlags, UnmountFlags, mount, unmount},
     net::{AddressFamily, SocketFlags, SocketType, socketpair},
@@ -209,9 +209,22 @@ fn view_at(local: &Path) -> Option<u64> {
 
 /// The topmost mount at a folder.
 pub(crate) fn found_at(local: &Path) -> Option<Found> {
+    if !may_be_mount(local) {
+        return None;
+    }
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let lines = mounts.split(|byte| *byte == b'\n');
     lines.filter_map(|line| mount_of(line, local)).next_back()
+}
+
+/// False if nothing is mounted at a folder: the table of all mounts may be long. Without attributes
+/// asked for, and none that is to be brought up to date, this is no request to a view either.
+fn may_be_mount(local: &Path) -> bool {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let Ok(found) = statx(CWD, local, flags, StatxFlags::empty()) else { return true };
+    // Before Linux 5.8 nobody says so.
+    let says = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    !says || found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
 }
 
 /// True if a view is mounted at a folder, this job's or another's.
@@ -256,5 +269,13 @@ mod tests {
         let other = b"36 35 8:1 /x /data ro,relatime - ext4 /dev/sda1 rw";
         assert_eq!(mount_of(other, Path::new("/data")), Some(Found::Other(true)));
         assert_eq!(mount_of(b"", Path::new("/")), None);
+    }
+
+    #[test]
+    fn mounts_are_told_from_folders_by_their_attributes() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        assert!(may_be_mount(Path::new("/proc")) && found_at(Path::new("/proc")).is_some());
+        assert!(!may_be_mount(folder.path()) && found_at(folder.path()).is_none());
+        assert!(may_be_mount(&folder.path().join("missing")), "nobody knows");
     }
 }

@@ -11,10 +11,13 @@
 //! another process. What they hold is theirs to order; nothing here reads it.
 
 use std::{
-    alloc::{Layout, alloc_zeroed},
-    fmt, iter, ptr,
+    fmt, iter,
+    ptr::{self, NonNull},
+    slice,
     sync::{Arc, atomic::AtomicU8},
 };
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Most buffers of one operation.
 pub const BUFFER_COUNT_MAX: usize = 64;
@@ -154,7 +157,11 @@ impl From<Vec<u8>> for Buffer {
     /// The bytes, where they are: at no page's start.
     fn from(bytes: Vec<u8>) -> Self {
         let len = bytes.len();
-        Self { memory: Arc::new(Heap { bytes: shared(bytes), start: 0, len }), at: 0, len }
+        Self {
+            memory: Arc::new(Heap { bytes: Bytes::Allocated(shared(bytes)), start: 0, len }),
+            at: 0,
+            len,
+        }
     }
 }
 
@@ -232,7 +239,7 @@ impl Buffers {
     #[must_use]
     pub fn as_slice(&self) -> &[Buffer] {
         match &self.0 {
-            List::One(buffer) => std::slice::from_ref(buffer),
+            List::One(buffer) => slice::from_ref(buffer),
             List::Many(buffers) => buffers,
         }
     }
@@ -244,10 +251,51 @@ impl From<Buffer> for Buffers {
     }
 }
 
+enum Bytes {
+    Allocated(Box<[AtomicU8]>),
+    Mapped(Pages),
+}
+
+/// Zero pages of the kernel, which are not there before they are touched: an allocator clears what
+/// it has at hand.
+struct Pages {
+    start: NonNull<AtomicU8>,
+    len: usize,
+}
+
+// SAFETY: the pages are this value's alone, and their bytes are atomics.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// `len` bytes or more; `None` where the address space has no room for them.
+    fn map(len: usize) -> Option<Self> {
+        let len = len.max(1).checked_next_multiple_of(PAGE_LEN)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, wherever the kernel has room: nothing of this process is there.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), len, access, MapFlags::PRIVATE) };
+        Some(Self { start: NonNull::new(start.ok()?)?.cast(), len })
+    }
+
+    fn bytes(&self) -> &[AtomicU8] {
+        // SAFETY: mapped for as long as this value is there, and so many bytes; zeros are atomics.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by this value, of which nobody borrows any more.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "what was mapped can be unmapped");
+    }
+}
+
 /// Memory of this process: zeroed, and page-aligned as O_DIRECT wants it, unless it was a vector.
 pub struct Heap {
     /// Longer than asked, so that an aligned start exists.
-    bytes: Box<[AtomicU8]>,
+    bytes: Bytes,
     start: usize,
     len: usize,
 }
@@ -279,26 +327,14 @@ impl Heap {
 
     /// `len` zero bytes, if there is room for so many: a limit of the address space may be short.
     pub(crate) fn try_new(len: usize) -> Option<Self> {
-        let layout = Layout::array::<u8>(len.checked_add(PAGE_LEN)?).ok()?;
-        // SAFETY: the layout has bytes: those of a page at least.
-        let start = unsafe { alloc_zeroed(layout) };
-        if start.is_null() {
-            return None;
-        }
-        let bytes = ptr::slice_from_raw_parts_mut(start.cast::<AtomicU8>(), layout.size());
-        // SAFETY: the allocator gave so many zero bytes for this layout, which is that of the box.
-        Some(Self::within(unsafe { Box::from_raw(bytes) }, len, PAGE_LEN))
+        Some(Self { bytes: Bytes::Mapped(Pages::map(len)?), start: 0, len })
     }
 
+    /// `len` bytes that begin at the first multiple of `align`.
     fn aligned(len: usize, align: usize) -> Self {
-        // Zero pages of the kernel, which are not there before they are touched.
-        Self::within(shared(vec![0; len.saturating_add(align)]), len, align)
-    }
-
-    /// The `len` bytes of `bytes` that begin at the first multiple of `align`.
-    fn within(bytes: Box<[AtomicU8]>, len: usize, align: usize) -> Self {
+        let bytes = shared(vec![0; len.saturating_add(align)]);
         let start = bytes.as_ptr().align_offset(align).min(align);
-        Self { bytes, start, len }
+        Self { bytes: Bytes::Allocated(bytes), start, len }
     }
 
     /// `len` zero bytes as one buffer.
@@ -317,7 +353,11 @@ fn shared(bytes: Vec<u8>) -> Box<[AtomicU8]> {
 
 impl Memory for Heap {
     fn bytes(&self) -> &[AtomicU8] {
-        let rest = self.bytes.get(self.start..).unwrap_or_default();
+        let all = match &self.bytes {
+            Bytes::Allocated(bytes) => bytes,
+            Bytes::Mapped(pages) => pages.bytes(),
+        };
+        let rest = all.get(self.start..).unwrap_or_default();
         rest.get(..self.len).unwrap_or(rest)
     }
 }
