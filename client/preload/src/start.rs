@@ -113,8 +113,8 @@ extern "C" fn start() {
 fn leave_out_of_dumps() {
     /// The longest of a page.
     const PAGE: usize = 1 << 16;
-    let (client, rooms) = ((&raw const BACKING).addr(), Room::memory());
-    let (start, end) = (client.min(rooms.start), rooms.end.max(client + size_of::<Backing>()));
+    let (tables, rooms) = ((&raw const BACKING).addr(), Room::memory());
+    let (start, end) = (tables.min(rooms.start), rooms.end.max(tables + size_of::<Backing>()));
     let (start, end) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
     // SAFETY: what is dumped changes no contents. An old kernel dumps it.
     ignore(unsafe { kernel!(SYS_madvise, start, end.saturating_sub(start), libc::MADV_DONTDUMP) });

@@ -2,6 +2,9 @@
 //!
 //! They are zeros at first: so they take no room in the library's file, and a process gets pages
 //! only for what it uses. An `exec` that opens nothing pays for none of them.
+//!
+//! Numbers and files come first: they are in the huge page that the library's code begins, which so
+//! is none, and the first file that is opened has no 2 MiB cleared.
 
 use shm::Lock;
 
@@ -15,6 +18,7 @@ use crate::{
 };
 
 /// Memory of one [`Client`](crate::Client).
+#[repr(C)]
 pub struct Backing {
     pub(crate) numbers: Numbers,
     pub(crate) files: Entries,

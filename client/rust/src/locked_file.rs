@@ -134,7 +134,7 @@ impl Client {
         lock: impl Fn(&'static Self, RawFd, FileId) -> Option<Locked>,
         mut each: impl FnMut(&mut Locked),
     ) {
-        if !self.sessions.has_one() {
+        if !self.sessions.may_have_one() {
             return;
         }
         for (fd, id) in self.table.files(0, u32::MAX) {

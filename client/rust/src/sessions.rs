@@ -127,10 +127,13 @@ impl Sessions {
         self.places.get(self.current.load(Ordering::Acquire))?.connection.get()
     }
 
-    /// True if this process has a session, or had one.
+    /// False if this process has no session and had none, which costs no look at its place.
+    ///
+    /// Whoever has used a connection finds it here: the lock was taken before that was in its
+    /// place, and is given up after the state says so.
     #[inline]
-    pub(crate) fn has_one(&self) -> bool {
-        matches!(self.reach(), Reach::Connected | Reach::Swept)
+    pub(crate) fn may_have_one(&self) -> bool {
+        !self.connecting.is_free() || matches!(self.reach(), Reach::Connected | Reach::Swept)
     }
 
     /// The place of this process's connection, and its tables.
@@ -160,8 +163,8 @@ impl Sessions {
     /// one.
     pub(crate) fn fork(&self) {
         let is_first = self.current.load(Ordering::Acquire) == 0;
-        if is_first && !self.has_one() && self.connecting.is_free() {
-            return; // Nobody has touched a place: not even their pages are there.
+        if is_first && !self.may_have_one() {
+            return; // No lock of a place is held: most often their pages are not there.
         }
         if let Some((_, tables)) = self.place() {
             tables.break_open();

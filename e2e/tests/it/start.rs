@@ -288,7 +288,6 @@ fn program_of_a_job_starts_within_a_millisecond() {
     daemon.end();
 }
 
-/// A coalescing daemon has as many buffers as its address space has room for.
 /// An `exec` copies each page of it that it writes to, and a fork each that it has written.
 #[test]
 fn library_has_little_memory_of_its_own_that_is_not_zeros() {
@@ -307,6 +306,7 @@ fn library_has_little_memory_of_its_own_that_is_not_zeros() {
     assert!((1..=64 << 10).contains(&len), "{len} bytes in\n{maps}");
 }
 
+/// A coalescing daemon has as many buffers as its address space has room for.
 #[test]
 fn coalescing_daemon_does_not_abort_in_a_short_address_space() {
     let folder = Folder::new();

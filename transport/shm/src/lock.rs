@@ -166,9 +166,9 @@ impl<T> Lock<T> {
         self.state.load(Ordering::Relaxed) & !CONTENDED == thread() as u64
     }
 
-    /// True if nobody holds the lock.
+    /// True if nobody holds the lock; what its last holder did before is seen then.
     pub fn is_free(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == FREE
+        self.state.load(Ordering::Acquire) == FREE
     }
 
     /// Frees the lock unless this thread holds it: for the child of a fork, whose other threads are
