@@ -10,19 +10,22 @@ use super::{
 const PIECE_LEN: usize = 700;
 const PIECES: u8 = 8;
 
-/// Has calls begun one after the other, and goes on with any of those that are left, until
-/// `steps` are done in all.
-async fn mixed(mut calls: Vec<Call<'_>>, rng: &mut Rng, mut steps: usize) {
-    let mut begun = 0;
+/// Has calls begun one after the other, and goes on with any of those that are left, until so many
+/// are answered, and for some `steps` more: how long they take is the machine's.
+async fn mixed(mut calls: Vec<Call<'_>>, rng: &mut Rng, answers: usize, mut steps: usize) {
+    let (mut begun, mut answered) = (0, 0);
     poll_fn(|context| {
-        while steps > 0 && !calls.is_empty() {
-            steps -= 1;
+        while (answered < answers || steps > 0) && !calls.is_empty() {
+            if answered >= answers {
+                steps -= 1;
+            }
             let is_next = begun < calls.len() && rng.bool();
             let index = if is_next { begun } else { rng.usize(..begun.max(1)) };
             begun = begun.max(index + 1);
             if calls.get_mut(index).is_some_and(|call| call.as_mut().poll(context).is_ready()) {
                 drop(calls.remove(index));
                 begun -= 1;
+                answered += 1;
             }
             if rng.u8(..4) == 0 {
                 context.waker().wake_by_ref();
@@ -53,8 +56,9 @@ fn a_daemon_that_dies_leaves_no_hole_before_the_last_bytes() {
                 answered_len.set(answered_len.get().max(end));
             })
         });
-        let (calls, steps) = (calls.collect(), rng.usize(..2000));
-        world.executor.run_until(mixed(calls, &mut rng, steps));
+        // All are answered in two worlds of ten.
+        let (answers, steps) = (rng.u8(..PIECES + 2).min(PIECES), rng.usize(..200));
+        world.executor.run_until(mixed(calls.collect(), &mut rng, answers.into(), steps));
         let machine = world.machine.clone();
         world.executor.run_until(machine.call(|| Ok(()))).expect("done");
         drop((files, open));
