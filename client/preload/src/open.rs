@@ -35,25 +35,22 @@ interpose! { safe:
     }
 }
 
-/// As [`open_at`], to C. The kernel is called here for its [depth](crate::kernel).
+/// As [`open_at`], to C: one function for all of its names.
 #[inline(never)]
 fn open_or_set_errno(dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint) -> c_int {
-    match open_unexamined(dir, path, flags, mode) {
-        Some(opened) => answer(opened),
-        None => answer(open_otherwise(dir, path, flags, mode)),
-    }
+    answer(open_at(dir, path, flags, mode))
 }
 
-/// Opens a file through the client.
+/// Opens a file through the client. Inlined for its [depth](crate::kernel).
+#[inline(always)]
 pub(crate) fn open_at(dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint) -> Outcome<c_int> {
-    let opened = open_unexamined(dir, path, flags, mode);
-    opened.unwrap_or_else(|| open_otherwise(dir, path, flags, mode))
-}
-
-/// The mode that a file gets which is made: without a third argument the register holds anything.
-const fn mode_of(flags: c_int, mode: c_uint) -> c_uint {
     let creates = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    if creates { mode } else { 0 }
+    // Without a third argument the register holds anything.
+    let mode = if creates { mode } else { 0 };
+    match open_unexamined(dir, path, flags, mode) {
+        Some(opened) => opened,
+        None => open_otherwise(dir, path, flags, mode),
+    }
 }
 
 /// The short way, where it can be taken.
@@ -65,7 +62,6 @@ fn open_unexamined(
     mode: c_uint,
 ) -> Option<Outcome<c_int>> {
     let (client, name) = (client()?, path.get()?);
-    let mode = mode_of(flags, mode);
     let opened = client.open_unexamined(name, unsigned(flags), || {
         number(ask_blocking!(SYS_openat, dir, path, flags, mode)?)
     });
@@ -77,7 +73,6 @@ fn open_unexamined(
 
 #[inline(never)]
 fn open_otherwise(dir: c_int, path: Text<'_>, flags: c_int, mode: c_uint) -> Outcome<c_int> {
-    let mode = mode_of(flags, mode);
     let call = || -> Outcome<c_int> {
         let Some(client) = client() else {
             return number(ask_blocking!(SYS_openat, dir, path, flags, mode)?);

@@ -3,8 +3,8 @@
 //! They are zeros at first: so they take no room in the library's file, and a process gets pages
 //! only for what it uses. An `exec` that opens nothing pays for none of them.
 //!
-//! Numbers and files come first: they are in the huge page that the library's code begins, which so
-//! is none, and the first file that is opened has no 2 MiB cleared.
+//! Numbers and files come first: they share their 2 MiB of addresses with the library's code, so
+//! the kernel makes no huge page there, which it would clear for the first file that is opened.
 
 use shm::Lock;
 

@@ -129,8 +129,8 @@ impl Sessions {
 
     /// False if this process has no session and had none, which costs no look at its place.
     ///
-    /// Whoever has used a connection finds it here: the lock was taken before that was in its
-    /// place, and is given up after the state says so.
+    /// A connection that somebody has used is found: the lock was taken before it was in its place,
+    /// and is given up after the state says so.
     #[inline]
     pub(crate) fn may_have_one(&self) -> bool {
         !self.connecting.is_free() || matches!(self.reach(), Reach::Connected | Reach::Swept)
@@ -212,6 +212,18 @@ mod tests {
                 assert_eq!(STATES[SESSIONS.reach() as usize], to, "{name} of {from}");
             }
         }
+    }
+
+    #[test]
+    fn a_session_counts_from_the_time_on_when_it_is_being_made() {
+        static PLACES: Places = no_sessions();
+        static SESSIONS: Sessions = Sessions::new(&PLACES);
+        assert!(!SESSIONS.may_have_one());
+        let turn = SESSIONS.connecting.lock().expect("once");
+        assert!(SESSIONS.may_have_one());
+        SESSIONS.note(Event::Connect);
+        drop(turn);
+        assert!(SESSIONS.may_have_one());
     }
 
     #[test]
