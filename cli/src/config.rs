@@ -125,12 +125,6 @@ impl Config {
         Self::finish(layers, environment, flags)
     }
 
-    /// Settings that another process has loaded and passed on by [`variables`](Self::variables):
-    /// files are not read again.
-    pub(crate) fn told(environment: &Environment, flags: &Flags) -> Result<Self, Failure> {
-        Self::finish(Layers::default(), environment, flags)
-    }
-
     /// All folders that are a server's, also those that are only coalesced.
     pub(crate) fn mapped(&self) -> Maps {
         self.maps.clone().and(self.coalesced.maps())
@@ -140,11 +134,6 @@ impl Config {
     pub(crate) fn servers(&self) -> Option<String> {
         let own = (!self.coalesced.0.is_empty()).then(|| coalesce::OWN.to_owned());
         self.remote.as_ref().map(ToString::to_string).or(own)
-    }
-
-    /// Every setting that has a value, as a variable. These outrank all files.
-    pub(crate) fn variables(&self) -> impl Iterator<Item = (String, &str)> {
-        self.rows.iter().filter_map(|row| Some((row.variable(), row.value.as_deref()?)))
     }
 
     /// The settings that a daemon has from its start to its end, and their values.

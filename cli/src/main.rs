@@ -16,6 +16,7 @@ mod environment;
 mod failure;
 mod finding;
 mod folders;
+mod for_run;
 mod html;
 mod image;
 mod job;

@@ -28,8 +28,9 @@ use crate::{
     env::variables,
     failure::{Code, Failure},
     folders::Folders,
+    for_run::{ForRun, Program},
     job::{self, Job, Joined},
-    launch::{self, Launched, Program},
+    launch::{self, Launched},
     peers,
     profile::{self, Report, Trace},
     report::{self, Stats},
@@ -84,12 +85,9 @@ pub(crate) struct Args {
 
 /// Attaches to the job's daemon, started if need be. Where no file may be long enough for the
 /// shared memory, the program replaces this process, without delegation.
-fn attach_or_replace(
-    job: &Job,
-    config: &Config,
-    program: &Program<'_>,
-) -> Result<Launched, Failure> {
-    match launch::attach_or_start(job, config, program) {
+fn attach_or_replace(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
+    let ForRun { config, program, .. } = daemon;
+    match launch::attach_or_start(daemon) {
         // Memory that is shared counts as a file for that limit. What the program writes may fit.
         Err(why)
             if getrlimit(Resource::Fsize).maximum.is_some() && config.mapped().0.is_empty() =>
@@ -135,7 +133,8 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     command.envs(pages.trace.as_ref().map(|_| (TRACE, "1")));
     // To write a file that is too long ends the program, not what starts it.
     signals::outlive(&[SIGXFSZ])?;
-    let launched = attach_or_replace(&job, &config, &program)?;
+    let daemon = ForRun { job: &job, config: &config, environment, program: &program };
+    let launched = attach_or_replace(&daemon)?;
     voice::step(format_args!("job {}: its daemon is in {}", job.name, job.folder.display()));
     // After the daemon was started, which has cores of its own.
     if !matches!(launched, Launched::Attached(_, false)) {
@@ -149,12 +148,11 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
         }
-        Launched::First(service) => {
+        Launched::First(mut service) => {
             let (_attended, joined) = (job.attend(), job.joined());
             folders.seal();
             folders.tell_at_start();
-            let (status, service) =
-                service.during(&job, &config, &program, || signals::run_to_end(&mut command));
+            let status = service.during(&daemon, &mut command);
             if status.is_ok() {
                 folders.keep();
             }

@@ -1,12 +1,18 @@
 //! Standing in for a program: whoever signals `kakehi run` means the program.
+//!
+//! One thread does it: it waits for the program's end, for signals, and for who calls at the job's
+//! socket, all at once. A process of one thread can be forked.
 
 use std::{
     fs::{self, File},
     io,
-    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::{net::UnixStream, process::ExitStatusExt as _},
+    },
     process::{Command, ExitStatus},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -15,7 +21,8 @@ use std::{
 };
 
 use rustix::{
-    io::retry_on_intr,
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, retry_on_intr},
     process::{
         Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpgrp, kill_process, pidfd_open,
         pidfd_send_signal, waitpid,
@@ -23,9 +30,9 @@ use rustix::{
     termios::tcgetpgrp,
 };
 use signal_hook::{
-    consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH},
+    consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH},
     flag,
-    iterator::Signals,
+    iterator::{backend::SignalDelivery, exfiltrator::SignalOnly},
     low_level::emulate_default_handler,
 };
 
@@ -41,88 +48,33 @@ const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
 /// launcher that passes on what a scheduler has sent to all: it is not to end what waits for the
 /// daemon.
 const REPEATED: Duration = Duration::from_secs(1);
+/// How often the program is looked at where nothing tells of its end: a kernel without descriptors
+/// of processes, and a starter that has blocked SIGCHLD.
+const LOOKED_AT: Duration = Duration::from_millis(100);
 
-/// Runs `command` to its end, passing on the signals this process gets meanwhile but those that the
-/// witness has got, too; without one, and until there is one, a signal may come twice. Signals
-/// that this process was started to ignore, as by `nohup`, it goes on to ignore, and so does the
-/// program. Once that has ended they do to this process what they do to any.
-pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
-    // Caught before the program starts, so that none is missed; exec resets the handlers.
-    let caught: Vec<_> = heeded(&PASSED_ON).copied().collect();
-    let is_over = Arc::new(AtomicBool::new(false));
-    for signal in caught.iter().filter(|signal| ENDING.contains(signal)) {
-        flag::register_conditional_default(*signal, Arc::clone(&is_over))?;
-    }
-    let status = Signals::new(&caught).and_then(|signals| run(command, signals));
-    if status.as_ref().is_ok_and(|status| status.signal().is_some()) {
-        thread::spawn(move || {
-            let (_never, news) = mpsc::channel::<()>();
-            news.recv_timeout(REPEATED).ok();
-            is_over.store(true, Ordering::SeqCst);
-        });
-    } else {
-        is_over.store(true, Ordering::SeqCst);
-    }
-    status
-}
-
-fn run(command: &mut Command, mut signals: Signals) -> io::Result<ExitStatus> {
-    let program = Program::of(Pid::from_child(&command.spawn()?));
-    let witness = Witness::new();
-    let handle = signals.handle();
-    let stop = Mutex::default();
-    thread::scope(|scope| {
-        let passing = scope.spawn(|| {
-            for signal in signals.forever() {
-                pass_on(&program, signal, &witness);
-                match signal {
-                    SIGTSTP => note(&stop, |stop| stop.is_told = true),
-                    SIGCONT => note(&stop, |stop| stop.is_told = false),
-                    _ => {}
-                }
-            }
-        });
-        let status = wait(program.pid, &stop);
-        handle.close();
-        // The thread ends with its handle; a panic in it has been printed.
-        passing.join().ok();
-        status
-    })
-}
-
-/// The program: its number may be another's once it has been waited for, this is not.
-struct Program {
+/// A program that runs, and what this process does for it.
+///
+/// Passes on the signals this process gets meanwhile but those that the witness has got, too;
+/// without one, and until there is one, a signal may come twice. Signals that this process was
+/// started to ignore, as by `nohup`, it goes on to ignore, and so does the program. Once that has
+/// ended they do to this process what they do to any.
+pub(crate) struct Running {
     pid: Pid,
-    /// `None` where there are no such descriptors.
+    /// The program: its number may be another's once it has been waited for, this is not. `None`
+    /// where there are no such descriptors.
     fd: Option<OwnedFd>,
+    signals: Option<SignalDelivery<UnixStream, SignalOnly>>,
+    is_over: Arc<AtomicBool>,
+    witness: Witness,
+    stop: Stop,
 }
 
-impl Program {
-    fn of(pid: Pid) -> Self {
-        Self { pid, fd: pidfd_open(pid, PidfdFlags::empty()).ok() }
-    }
-
-    fn signal(&self, signal: Signal) {
-        // A program that is gone by now needs no signal.
-        match &self.fd {
-            Some(fd) => pidfd_send_signal(fd, signal).ok(),
-            None => kill_process(self.pid, signal).ok(),
-        };
-    }
-}
-
-/// Waits for the end of the program.
-fn wait(program: Pid, stop: &Mutex<Stop>) -> io::Result<ExitStatus> {
-    let changes = WaitOptions::UNTRACED | WaitOptions::CONTINUED;
-    loop {
-        let Some((_, status)) = retry_on_intr(|| waitpid(Some(program), changes))? else {
-            continue;
-        };
-        if status.exited() || status.signaled() {
-            return Ok(ExitStatus::from_raw(status.as_raw()));
-        }
-        note(stop, |stop| stop.has_program = status.stopped());
-    }
+/// What a [`Running`] waits for.
+pub(crate) enum News {
+    /// The program has ended.
+    End(ExitStatus),
+    /// Somebody calls.
+    Call,
 }
 
 /// Conditions for this process to stop, on which a shell takes its terminal back. Of a program that
@@ -134,13 +86,127 @@ struct Stop {
     has_program: bool,
 }
 
-/// Notes a change, and stops if it has come to that, until somebody sends SIGCONT.
-fn note(stop: &Mutex<Stop>, change: impl FnOnce(&mut Stop)) {
-    let mut stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
-    change(&mut stop);
-    if stop.is_told && stop.has_program {
-        *stop = Stop::default();
-        emulate_default_handler(SIGTSTP).ok(); // It knows SIGTSTP.
+impl Running {
+    /// Starts the program.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, or no signal be caught.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        // Caught before the program starts, so that none is missed; exec resets the handlers.
+        let caught: Vec<_> = heeded(&PASSED_ON).copied().collect();
+        let is_over = Arc::new(AtomicBool::new(false));
+        for signal in caught.iter().filter(|signal| ENDING.contains(signal)) {
+            flag::register_conditional_default(*signal, Arc::clone(&is_over))?;
+        }
+        let (read, write) = UnixStream::pair()?;
+        let all = caught.into_iter().chain([SIGCHLD]);
+        let signals = Some(SignalDelivery::with_pipe(read, write, SignalOnly, all)?);
+        let pid = Pid::from_child(&command.spawn()?);
+        let fd = pidfd_open(pid, PidfdFlags::empty()).ok();
+        let (witness, stop) = (Witness::new(), Stop::default());
+        Ok(Self { pid, fd, signals, is_over, witness, stop })
+    }
+
+    /// Waits until the program has ended, or somebody calls at one of the sockets.
+    ///
+    /// # Errors
+    ///
+    /// As `poll(2)` and `waitpid(2)`.
+    pub(crate) fn wait(&mut self, sockets: &[BorrowedFd<'_>]) -> io::Result<News> {
+        loop {
+            let is_called = self.await_any(sockets)?;
+            self.witness.attend();
+            let came = self.signals.as_mut().map(|signals| signals.pending());
+            for signal in came.into_iter().flatten().filter(|signal| *signal != SIGCHLD) {
+                self.pass_on(signal);
+            }
+            if let Some(status) = self.look()? {
+                self.end(status);
+                return Ok(News::End(status));
+            }
+            if is_called {
+                return Ok(News::Call);
+            }
+        }
+    }
+
+    /// Has a process that was forked from this one get its signals for itself.
+    pub(crate) fn forget_signals(&mut self) {
+        self.signals = None;
+    }
+
+    /// Waits until something may have happened; true if somebody calls.
+    fn await_any(&self, sockets: &[BorrowedFd<'_>]) -> io::Result<bool> {
+        let signals = self.signals.as_ref().map(|signals| signals.get_read().as_fd());
+        let process = self.fd.as_ref().map(|fd| fd.as_fd());
+        let ours = [signals, process, self.witness.says()].into_iter().flatten();
+        let all = sockets.iter().copied().chain(ours);
+        let mut all: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let unseen = self.fd.is_none().then_some(LOOKED_AT);
+        let time = unseen.into_iter().chain(self.witness.due()).min();
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        match poll(&mut all, time.as_ref()) {
+            Err(Errno::INTR) => return Ok(false),
+            polled => polled?,
+        };
+        Ok(all.iter().take(sockets.len()).any(|fd| !fd.revents().is_empty()))
+    }
+
+    /// The program's end, if it has ended.
+    fn look(&mut self) -> io::Result<Option<ExitStatus>> {
+        let changes = WaitOptions::UNTRACED | WaitOptions::CONTINUED | WaitOptions::NOHANG;
+        while let Some((_, status)) = retry_on_intr(|| waitpid(Some(self.pid), changes))? {
+            if status.exited() || status.signaled() {
+                return Ok(Some(ExitStatus::from_raw(status.as_raw())));
+            }
+            self.note(|stop| stop.has_program = status.stopped());
+        }
+        Ok(None)
+    }
+
+    fn end(&mut self, status: ExitStatus) {
+        self.forget_signals();
+        let is_over = Arc::clone(&self.is_over);
+        if status.signal().is_some() {
+            thread::spawn(move || {
+                let (_never, news) = mpsc::channel::<()>();
+                news.recv_timeout(REPEATED).ok();
+                is_over.store(true, Ordering::SeqCst);
+            });
+        } else {
+            is_over.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn pass_on(&mut self, signal: i32) {
+        // The terminal has sent these to all of the group.
+        let from_terminal =
+            || [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
+        // What is sent to this process's group comes to the program's, too.
+        let is_in_group = getpgid(Some(self.pid)) == Ok(getpgrp());
+        let has_got = is_in_group && (from_terminal() || self.witness.take_signal(signal));
+        if let (Some(signal), false) = (Signal::from_named_raw(signal), has_got) {
+            // A program that is gone by now needs no signal.
+            match &self.fd {
+                Some(fd) => pidfd_send_signal(fd, signal).ok(),
+                None => kill_process(self.pid, signal).ok(),
+            };
+        }
+        match signal {
+            SIGTSTP => self.note(|stop| stop.is_told = true),
+            SIGCONT => self.note(|stop| stop.is_told = false),
+            _ => {}
+        }
+    }
+
+    /// Notes a change, and stops this process if it has come to that, until somebody sends SIGCONT.
+    fn note(&mut self, change: impl FnOnce(&mut Stop)) {
+        change(&mut self.stop);
+        if self.stop.is_told && self.stop.has_program {
+            self.stop = Stop::default();
+            emulate_default_handler(SIGTSTP).ok(); // It knows SIGTSTP.
+        }
     }
 }
 
@@ -158,18 +224,6 @@ pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = &i32> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     signals.iter().filter(move |signal| ignored >> (**signal - 1) & 1 == 0)
-}
-
-fn pass_on(program: &Program, signal: i32, witness: &Witness) {
-    // The terminal has sent these to all of the group.
-    let from_terminal =
-        || [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
-    // What is sent to this process's group comes to the program's, too.
-    let is_in_group = getpgid(Some(program.pid)) == Ok(getpgrp());
-    let has_got = is_in_group && (from_terminal() || witness.take_signal(signal));
-    if let (Some(signal), false) = (Signal::from_named_raw(signal), has_got) {
-        program.signal(signal);
-    }
 }
 
 /// Whatever standard input is.

@@ -2,9 +2,11 @@
 
 use std::{
     env,
-    fs::File,
+    ffi::OsStr,
+    fs::{self, File},
     io::{self, BufRead as _, BufReader, Write as _},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::FileExt as _},
+    path::Path,
     process::{Command, ExitCode, Stdio},
     sync::Arc,
 };
@@ -12,12 +14,11 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{FileType, Mode, OFlags, fstat, open},
-    process::setsid,
+    process::{setpgid, setsid},
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr},
 };
 
 use crate::{
-    environment::Environment,
     failure::{Code, Failure},
     library,
 };
@@ -27,9 +28,6 @@ pub(crate) const READY: &str = "ready";
 /// The byte that ends what it says about what it did. Its end itself takes longer: the kernel has
 /// memory and rings to take apart.
 pub(crate) const END: u8 = 0;
-/// Tells the daemon of a run that its standard input is the job's segment, made by the run that has
-/// stood by.
-pub(crate) const STANDBY: &str = "_KAKEHI_STANDBY";
 /// Asks for a daemon that goes on by itself, and marks the one that was started for that.
 const BACKGROUND: &str = "--background";
 const IN_BACKGROUND: &str = "--in-background";
@@ -45,9 +43,19 @@ pub(crate) enum Starter {
 }
 
 impl Starter {
-    /// A `kakehi run` at the other end of standard output.
-    pub(crate) fn run() -> Result<Self, Failure> {
-        take_over_output().map(Self::Run)
+    /// A `kakehi run` at the other end of `output`, which has forked this process: it gets what a
+    /// daemon has. A Ctrl-C at the terminal is for the program, the daemon has to drain.
+    pub(crate) fn run(output: OwnedFd, folder: &Path) -> Self {
+        // What of this fails changes nothing that is served.
+        setpgid(None, None).ok();
+        env::set_current_dir("/").ok();
+        if let Ok(null) = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+            dup2_stdin(&null).ok();
+        }
+        // What libraries print, as UCX its errors, nobody takes for the program's output.
+        dup2_stdout(stderr()).ok();
+        rename(&["kakehi", "serve", "--socket"].map(OsStr::new), folder.as_os_str());
+        Self::Run(Arc::new(output))
     }
 
     /// A `kakehi serve --background` at the other end of standard output. No terminal's end, and no
@@ -65,10 +73,6 @@ impl Starter {
             Self::Run(output) => Some(Arc::clone(output)),
             Self::Shell | Self::Background(_) => None,
         }
-    }
-
-    pub(crate) fn is_run(&self) -> bool {
-        matches!(self, Self::Run(_))
     }
 
     /// True if nobody reads any more what this daemon says to a `kakehi run`.
@@ -110,19 +114,20 @@ fn take_over_output() -> Result<Arc<OwnedFd>, Failure> {
     })
 }
 
-/// Takes what was standard input where it is the job's segment, as the run that has stood by says.
-pub(crate) fn segment(environment: &Environment) -> Result<Option<Arc<OwnedFd>>, Failure> {
-    if environment.get(STANDBY).is_none() {
-        return Ok(None);
-    }
-    let taken = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 0).map_err(|why| {
-        Failure::new(Code::Failure, "standard input", why, "raise the descriptor limit")
-    })?;
-    // A daemon that cannot open it serves all the same.
-    if let Ok(null) = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-        dup2_stdin(&null).ok();
-    }
-    Ok(Some(Arc::new(taken)))
+/// Has this process's command line be other words, as far as there is room: whoever ends programs
+/// by theirs (`pkill -f`) does not mean the daemon.
+fn rename(words: &[&OsStr], last: &OsStr) {
+    // After the name, which may have anything in it, the 46th and 47th field.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
+    let mut range = fields.skip(45).map_while(|field| field.parse::<u64>().ok());
+    let Some((start, end)) = range.next().zip(range.next()) else { return };
+    let mut line = [words, &[last]].concat().join(OsStr::new("\0")).into_encoded_bytes();
+    line.resize(usize::try_from(end.saturating_sub(start)).unwrap_or(0), 0);
+    // The end that is there stays: without it, the kernel looks for one behind.
+    line.pop();
+    let memory = File::options().write(true).open("/proc/self/mem");
+    memory.and_then(|memory| memory.write_all_at(&line, start)).ok();
 }
 
 /// Closes output that somebody may read to its end, as `ssh` and prologs do; a file may be kept.

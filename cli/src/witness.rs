@@ -13,15 +13,18 @@
 use std::{
     collections::HashMap,
     env,
-    io::{self, BufReader, Read as _, Write as _},
-    os::unix::process::CommandExt as _,
-    process::{Child, Command, ExitCode, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::process::CommandExt as _,
+    },
+    process::{Child, ChildStdout, Command, ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, WaitId, WaitIdOptions, waitid},
     thread::set_name,
 };
@@ -45,92 +48,90 @@ const OLD: Duration = Duration::from_secs(1);
 
 /// A process that says which signals it is sent. Killed with this value; ends with this process.
 pub(crate) struct Witness {
-    told: Arc<Told>,
-}
-
-/// Signals that have come to a witness, and its process, shared with the thread that listens.
-#[derive(Default)]
-struct Told {
-    state: Mutex<State>,
-    news: Condvar,
-}
-
-#[derive(Default)]
-struct State {
+    /// When it is to be started; `None` once that was tried.
+    starts_at: Option<Instant>,
+    process: Option<Child>,
+    says: Option<ChildStdout>,
     /// When a signal has come to it, and nobody has asked since.
     at: HashMap<i32, Instant>,
-    is_over: bool,
-    process: Option<Child>,
 }
 
 impl Witness {
-    /// Starts one if this value lives for long; returns at once.
+    /// One that is started if this value lives for long.
     pub(crate) fn new() -> Self {
-        let told = Arc::new(Told::default());
-        let hears = Arc::clone(&told);
-        thread::spawn(move || hears.listen());
-        Self { told }
+        let starts_at = Some(Instant::now() + SHORT);
+        Self { starts_at, process: None, says: None, at: HashMap::new() }
+    }
+
+    /// How long until it is to be started, if it is.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.starts_at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Where it says something, once it may.
+    pub(crate) fn says(&self) -> Option<BorrowedFd<'_>> {
+        self.says.as_ref().map(|says| says.as_fd())
+    }
+
+    /// Starts it if it is due, and notes what it has said. Waits for nothing.
+    pub(crate) fn attend(&mut self) {
+        if self.due().is_some_and(|due| due.is_zero()) {
+            self.starts_at = None;
+            // Without one, a signal may come twice.
+            self.process = start().ok();
+            self.says = self.process.as_mut().and_then(|process| process.stdout.take());
+        }
+        self.listen(Duration::ZERO);
     }
 
     /// Takes a signal that this process has just got from the witness. True if it has come there,
     /// or does right now.
-    pub(crate) fn take_signal(&self, signal: i32) -> bool {
-        let is_missing =
-            |state: &mut State| state.at.get(&signal).is_none_or(|at| at.elapsed() > OLD);
-        let mut state = self.told.wait_while(APART, is_missing);
-        let found = !is_missing(&mut state);
-        state.at.remove(&signal);
-        found
+    pub(crate) fn take_signal(&mut self, signal: i32) -> bool {
+        let asked = Instant::now();
+        loop {
+            let came = self.at.remove(&signal);
+            if came.is_some_and(|at| at.elapsed() <= OLD) {
+                return true;
+            }
+            let rest = APART.saturating_sub(asked.elapsed());
+            if rest.is_zero() || self.says.is_none() {
+                return false;
+            }
+            self.listen(rest);
+        }
+    }
+
+    /// Notes what it says in this time, until it says something.
+    fn listen(&mut self, time: Duration) {
+        let Some(says) = &mut self.says else { return };
+        let time = Timespec::try_from(time).unwrap_or_default();
+        if poll(&mut [PollFd::new(says, PollFlags::IN)], Some(&time)).unwrap_or(0) == 0 {
+            return;
+        }
+        let mut said = [0; 64];
+        let len = says.read(&mut said).unwrap_or(0);
+        said.iter().take(len).for_each(|signal| self.note(i32::from(*signal)));
+        if len > 0 {
+            return;
+        }
+        self.says = None;
+        // Its number stays its own: whoever drops the witness signals it.
+        let Some(process) = &self.process else { return };
+        let pid = WaitId::Pid(Pid::from_child(process));
+        let ended = waitid(pid, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let by_signal = ended.ok().flatten().and_then(|status| status.terminating_signal());
+        by_signal.into_iter().for_each(|signal| self.note(signal));
+    }
+
+    fn note(&mut self, signal: i32) {
+        self.at.insert(signal, Instant::now());
     }
 }
 
 impl Drop for Witness {
     /// Does not wait for its end: whoever drops a witness is about to end.
     fn drop(&mut self) {
-        let mut state = self.told.lock();
-        state.is_over = true;
-        state.process.as_mut().map(Child::kill);
-        self.told.news.notify_all();
-    }
-}
-
-impl Told {
-    /// Starts the process, unless this is over before, and notes what it says, to its end.
-    fn listen(&self) {
-        let mut state = self.wait_while(SHORT, |state| !state.is_over);
-        if state.is_over {
-            return;
-        }
-        // Without one, a signal may come twice.
-        let Ok(mut process) = start() else { return };
-        // Standard input is closed by the kernel if this process is killed, which ends the witness.
-        let (_stdin, says) = (process.stdin.take(), process.stdout.take());
-        let pid = Pid::from_child(state.process.insert(process));
-        drop(state);
-        let said = says.into_iter().flat_map(|says| BufReader::new(says).bytes());
-        said.map_while(Result::ok).for_each(|signal| self.note(signal.into()));
-        // Its number stays its own: whoever drops the witness signals it.
-        let ended = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        let by_signal = ended.ok().flatten().and_then(|status| status.terminating_signal());
-        by_signal.into_iter().for_each(|signal| self.note(signal));
-    }
-
-    fn note(&self, signal: i32) {
-        self.lock().at.insert(signal, Instant::now());
-        self.news.notify_all();
-    }
-
-    fn wait_while(
-        &self,
-        time: Duration,
-        condition: impl FnMut(&mut State) -> bool,
-    ) -> MutexGuard<'_, State> {
-        let waited = self.news.wait_timeout_while(self.lock(), time, condition);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.process.as_mut().map(Child::kill);
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::{
     any::Any,
-    cell::{Cell, RefCell},
+    cell::RefCell,
     future, io,
     os::fd::OwnedFd,
-    path::Path,
     rc::Rc,
     sync::{Arc, Mutex, atomic::Ordering, mpsc},
     thread,
@@ -20,7 +19,9 @@ use remote::{
 use rustix::fs::Mode;
 use rustix::process::{Resource, umask};
 use storage::{Learned, Machine, scope::Scope};
-use uring::{Engines, Events, Reactor, Sockets, SystemClock, prefer_short_turns};
+use uring::{
+    Engines, Events, Reactor, Sockets, SystemClock, allocate_by_mebibytes, prefer_short_turns,
+};
 
 use crate::{
     Config, Error, Given, Summary, Viewing,
@@ -39,7 +40,7 @@ use crate::{
     samples::Samples,
     seats::Seats,
     signals::{self, Signals},
-    socket_folder::SocketFolder,
+    standby::Standby,
     starter::Starter,
     status,
     view::{self, Top, View},
@@ -51,9 +52,10 @@ const THREADS_PER_CORE: usize = 8;
 /// Serves until told to stop, and returns what was done, with rings and memory to be dropped: the
 /// kernel takes its time with those, and nobody has to wait for it.
 ///
-/// Blocks. Calls `ready` once connections are accepted, with the address where daemons elsewhere
-/// are served, if they are. On return everything that clients had staged is in the file system,
-/// unless one more signal cut the end short; the socket is gone.
+/// Blocks. Listens where `standby` does, and serves first who has come there; without one, in the
+/// folder of the configuration. Calls `ready` once connections are accepted, with the address where
+/// daemons elsewhere are served, if they are. On return everything that clients had staged is in
+/// the file system, unless one more signal cut the end short; the socket is gone.
 ///
 /// # Errors
 ///
@@ -62,7 +64,8 @@ const THREADS_PER_CORE: usize = 8;
 /// - [`Error::Remote`]: no server of remote files can be reached; [`Error::Ucx`]: nor UCX used.
 /// - [`Error::Setup`]: the folder, memory, descriptors, or threads could not be had.
 pub fn serve(
-    mut config: Config,
+    config: Config,
+    standby: Option<Standby>,
     ready: impl FnOnce(Option<&Address>),
 ) -> Result<(Summary, Box<dyn Any>), Error> {
     if let Some(core) = config.cores.get(CORES_MAX) {
@@ -70,14 +73,13 @@ pub fn serve(
         return Err(Error::unusable(Given::Core(*core))(why));
     }
     let fds = raise_limit(Resource::Nofile);
-    // Programs are held to theirs by their own calls (`client/rust/src/limit.rs`).
-    raise_limit(Resource::Fsize);
     signals::survive_long_files().map_err(Error::setup("signals"))?;
     // Nobody means to withhold from the daemon what it makes for itself.
     let mask = umask(Mode::empty()).difference(Mode::RWXU);
     umask(mask);
     let key = client_key(&config)?;
-    let (job, job_fd, place, listening) = occupy(&mut config)?;
+    let standby = standby.map_or_else(|| Standby::of_daemon(&config.folder), Ok)?;
+    let Standby { job, job_fd, place, listening, callers } = standby;
     let seats = Seats::new(&config);
     let (first_count, core_count) = (seats.count(), seats.most());
     let admission = Admission::new(config.staging, config.memory, fds, seats);
@@ -117,6 +119,7 @@ pub fn serve(
         shares_cores: base.config.cores.is_empty() && base.config.starter.is_some(),
     });
     let handle = first.core.handle.clone();
+    callers.into_iter().for_each(|caller| listener.meet(caller));
     handle.spawn(Class::Latency, listener.listen(Rc::new(listening)));
     handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
     let views = first.mount_views(&base.config, tops)?;
@@ -128,7 +131,6 @@ pub fn serve(
         core: Rc::clone(&first.core),
         connections,
         is_for_job: base.config.starter.is_some(),
-        starter: Cell::new(starter),
         linger: base.config.linger,
         coalesced: first.coalesced.take(),
         views,
@@ -161,20 +163,6 @@ fn node_of(config: &Config, job: shm::Job, admission: Admission) -> Node {
     node.trace = config.takes_trace.then(Arc::default);
     node.settings.clone_from(&config.settings);
     node
-}
-
-/// Makes the job's segment and listens, or takes both over.
-fn occupy(config: &mut Config) -> Result<(shm::Job, Arc<OwnedFd>, SocketFolder, OwnedFd), Error> {
-    let setup = Error::setup("the job segment");
-    let (job, job_fd, occupy): (_, _, fn(&Path, &OwnedFd) -> _) = match config.segment.take() {
-        Some(fd) => (shm::Job::open(&fd).map_err(setup)?, fd, SocketFolder::take_over),
-        None => {
-            let (job, fd) = shm::Job::create().map_err(setup)?;
-            (job, Arc::new(fd), SocketFolder::occupy)
-        }
-    };
-    let (place, listening) = occupy(&config.folder, &job_fd)?;
-    Ok((job, job_fd, place, listening))
 }
 
 /// The common parts of every executor of a daemon.
@@ -374,6 +362,9 @@ impl Part {
 
     /// The files to serve, those in multifiles among them.
     fn coalesced(&mut self, serving: &Serving, machine: Machine) -> Result<Coalesced, Error> {
+        if !serving.coalesced.is_empty() {
+            allocate_by_mebibytes(); // Some hundred bytes of every file are remembered.
+        }
         let mut made = Vec::new();
         for Coalesce { folder, .. } in &serving.coalesced {
             let missing = coalesce::make_folder(&serving.root, folder);

@@ -118,6 +118,18 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
     String::from_utf8(answer).map_err(|_| Error::Lost(io::ErrorKind::InvalidData.into()))
 }
 
+/// Attaches to the daemon of a process that this one is about to start, by the other end of the
+/// connection.
+///
+/// # Errors
+///
+/// As `socketpair(2)`.
+pub fn attached() -> io::Result<(Attachment, OwnedFd)> {
+    let (socket, other) = socket::pair()?;
+    socket::send(&socket, &Greeting::new(Role::Run).encode(), &[])?;
+    Ok((Attachment { socket, has_own_mounts: false }, other))
+}
+
 /// Attaches to the daemon in `folder`: it stays as long as the result lives.
 ///
 /// One that is stopping takes nobody in any more: then blocks until its process has ended, however

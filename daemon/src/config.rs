@@ -34,12 +34,9 @@ pub struct Config {
     /// Staging memory of all sessions together, bytes.
     pub memory: u64,
     /// A pipe to the `run` that starts the daemon for its job. With one, the daemon ends once every
-    /// `run` that attached has gone, and the clients too; or once nobody reads the pipe any more
-    /// and none has ever attached. The first signal then does not end it.
+    /// `run` that attached has gone, and the clients too; and does not wait for a server of remote
+    /// files when nobody reads the pipe any more. The first signal then does not end it.
     pub starter: Option<Arc<OwnedFd>>,
-    /// The job's segment, of a [`Standby`](crate::Standby) that listens in `folder`: the daemon
-    /// takes both over.
-    pub segment: Option<Arc<OwnedFd>>,
     /// How long a daemon that is to end waits for clients to leave by themselves.
     pub linger: Duration,
     /// Variables for UCX that the user has set, names and values: the daemon leaves them to UCX.
@@ -129,7 +126,6 @@ impl Config {
             staging: STAGING,
             memory: 1 << 30,
             starter: None,
-            segment: None,
             linger: LINGER,
             ucx_variables: Vec::new(),
             remote: None,

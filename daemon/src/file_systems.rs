@@ -31,8 +31,12 @@ impl FileSystem {
 
     /// Those of a table of which anything is known.
     pub(crate) fn all(costs: &Costs) -> Vec<Self> {
+        let mut costs = costs.all().peekable();
+        if costs.peek().is_none() {
+            return Vec::new();
+        }
         let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-        let all = costs.all().map(|cost| Self::new(&cost, &mounts));
+        let all = costs.map(|cost| Self::new(&cost, &mounts));
         all.filter(|system| !system.costs.is_empty()).collect()
     }
 

@@ -95,9 +95,9 @@ pub use hidden_folder::HiddenFolder;
 pub use machine_memory::Memory;
 pub use mounts::Mount;
 pub use remote::{Address, Spread, published};
-pub use standby::{Standby, Waiting};
+pub use standby::{Counts, Standby};
 pub use statistics::{Sample, Summary, Traced, TracedWork};
-pub use uring::Choice;
+pub use uring::{Choice, fork};
 pub use view::apart::OwnMounts;
 pub use view::mount::{clear as clear_view, is_mounted as has_view};
 

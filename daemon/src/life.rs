@@ -1,12 +1,6 @@
 //! How long a daemon lives, and how it ends.
 
-use std::{
-    cell::{Cell, RefCell},
-    future,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use coalesce::Coalesced;
 use executor::{Class, first, lock};
@@ -14,7 +8,7 @@ use shm::staging::SEEN_AFTER;
 
 use crate::{
     core::Core, listener::Connections, mounts::Mounts, node::Mail, signals::Watched, socket,
-    starter::Starter, statistics::Loss, status, view::View,
+    statistics::Loss, status, view::View,
 };
 
 /// How often a daemon that is to end looks whether the last writer has left its views.
@@ -26,7 +20,6 @@ pub(crate) struct Life {
     pub(crate) connections: Rc<Connections>,
     /// True if it ends with the last that was attached.
     pub(crate) is_for_job: bool,
-    pub(crate) starter: Cell<Option<Starter>>,
     pub(crate) linger: Duration,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
@@ -63,7 +56,7 @@ impl Life {
             signals.came(enough).await;
             End::Told
         };
-        let end = first(first(self.reason(), self.forsaken()), told).await;
+        let end = first(self.reason(), told).await;
         let heard = if end == End::Told { enough } else { enough - 1 };
         first(self.end(end), signals.came(heard + 1)).await;
         for core in 0..self.core.node.core_count() {
@@ -81,24 +74,6 @@ impl Life {
         let is_told = || !connections.stoppers.borrow().is_empty();
         connections.changed.until(|| is_left() || is_told()).await;
         if is_told() { End::Told } else { End::Unattached }
-    }
-
-    /// Waits until the starter is gone without anybody having attached.
-    async fn forsaken(&self) -> End {
-        let attached = async {
-            self.connections.changed.until(|| self.connections.was_attached.get()).await;
-            false
-        };
-        if let Some(starter) = self.starter.take() {
-            let gone = async {
-                starter.gone().await;
-                true
-            };
-            if first(attached, gone).await {
-                return End::Unattached;
-            }
-        }
-        future::pending().await
     }
 
     /// Drains everything, sends the clients off, and tells who waits for that.

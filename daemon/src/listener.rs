@@ -104,7 +104,8 @@ impl Listener {
         }
     }
 
-    fn meet(self: &Rc<Self>, socket: OwnedFd) {
+    /// Serves a connection.
+    pub(crate) fn meet(self: &Rc<Self>, socket: OwnedFd) {
         let count = &self.connections.greeting;
         count.set(count.get() + 1);
         let this = Rc::clone(self);

@@ -14,7 +14,7 @@ use rustix::{
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
         SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-        SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
+        SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with, socketpair,
         sockopt::{Timeout, set_socket_timeout},
     },
 };
@@ -143,6 +143,12 @@ fn receive_or_fail(socket: impl AsFd) -> rustix::io::Result<Option<Packet>> {
     packet.is_cut = received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
     let is_closed = packet.len == 0 && packet.fds.is_empty() && !packet.is_cut;
     Ok((!is_closed).then_some(packet))
+}
+
+/// Both ends of a connection, which never block.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
 fn create(flags: SocketFlags) -> io::Result<OwnedFd> {

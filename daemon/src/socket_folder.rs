@@ -48,17 +48,17 @@ impl SocketFolder {
 
     /// Takes the folder over from the process of this job that listens there: at each moment one
     /// of them does.
-    pub(crate) fn take_over(folder: &Path, job_fd: &OwnedFd) -> Result<(Self, OwnedFd), Error> {
-        let (socket, job) = (socket::path(folder), folder.join("job"));
+    pub(crate) fn take_over(self, job_fd: &OwnedFd) -> Result<(Self, OwnedFd), Error> {
+        let folder = self.socket.parent().unwrap_or(&self.socket);
         let link = folder.join("segment");
         symlink(target(job_fd), &link)
-            .and_then(|()| fs::rename(link, &job))
+            .and_then(|()| fs::rename(link, &self.job))
             .map_err(Error::setup("the link to the job segment"))?;
         let listening = socket::listen_instead(folder).map_err(Error::setup("the socket"))?;
-        Ok((Self { socket, job, is_left: false }, listening))
+        Ok((self, listening))
     }
 
-    /// Leaves the files to whoever has taken the folder over.
+    /// Leaves the files to whoever takes the folder over.
     pub(crate) const fn leave(&mut self) {
         self.is_left = true;
     }

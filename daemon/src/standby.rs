@@ -1,54 +1,46 @@
 //! Standing by: a job's folder answers before the job has a daemon.
 //!
 //! Most programs never delegate anything: they end before that pays. So the first `kakehi run` of a
-//! job listens in its folder by itself, and starts the daemon only once somebody greets. That
-//! daemon takes the folder over, with the segment in which programs have counted by then. Whoever
-//! has greeted before finds the connection closed without a word, and connects again.
+//! job listens in its folder by itself, and forks the daemon only once somebody greets. That takes
+//! the folder over, with the segment in which programs have counted by then. Whoever has greeted
+//! before finds the connection closed without a word, and connects again.
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
     path::Path,
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::{Errno, retry_on_intr},
+    io::Errno,
     net::{RecvFlags, recv},
+    process::Resource,
 };
 
 use crate::{
     Error,
+    admission::raise_limit,
     file_systems::FileSystem,
     socket::accept_from,
     socket_folder::SocketFolder,
     statistics::{Summary, Totals},
 };
 
-/// How long a connection may say nothing before it is closed: one that only looks whether somebody
-/// listens closes at once, and whoever was stopped connects again.
-const GREETING_TIME: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-
-/// A job's folder without a daemon. What is in the folder goes when this does.
+/// A job's folder in which this process listens, and serves nobody yet. What is in the folder goes
+/// when this does.
 #[derive(Debug)]
 pub struct Standby {
-    job: shm::Job,
-    job_fd: OwnedFd,
-    /// `None`: closed.
-    place: Option<(SocketFolder, OwnedFd)>,
-}
-
-/// Connections of those who wait for the daemon. Closed, they connect again: drop it once the
-/// daemon serves.
-#[derive(Debug)]
-#[must_use]
-pub struct Waiting {
-    _first: OwnedFd,
+    pub(crate) job: shm::Job,
+    pub(crate) job_fd: Arc<OwnedFd>,
+    pub(crate) place: SocketFolder,
+    pub(crate) listening: OwnedFd,
+    /// Connections: of those that have not greeted yet, or that a daemon is to serve first.
+    pub(crate) callers: Vec<OwnedFd>,
 }
 
 impl Standby {
-    /// Listens in `folder`.
+    /// Makes the job's segment, and listens in `folder`.
     ///
     /// # Errors
     ///
@@ -56,120 +48,140 @@ impl Standby {
     /// - [`Error::Setup`]: the segment, the socket, or the link cannot be made.
     pub fn new(folder: &Path) -> Result<Self, Error> {
         let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
-        let place = Some(SocketFolder::occupy(folder, &job_fd)?);
-        Ok(Self { job, job_fd, place })
+        let (place, listening) = SocketFolder::occupy(folder, &job_fd)?;
+        Ok(Self { job, job_fd: Arc::new(job_fd), place, listening, callers: Vec::new() })
     }
 
-    /// Waits until somebody greets, or `end` is readable or closed at its other side: `None` then,
-    /// and for one that is [closed](Self::close).
+    /// As [`new`](Self::new), for the process that is to be the daemon.
     ///
     /// # Errors
     ///
-    /// As `poll(2)` and `accept(2)`.
-    pub fn wait(&self, end: BorrowedFd<'_>) -> io::Result<Option<Waiting>> {
-        let Some((_, listening)) = &self.place else { return Ok(None) };
-        let listening = listening.as_fd();
-        loop {
-            if await_either(listening, end, None)? == Some(Awaited::End) {
-                return Ok(None);
-            }
-            let caller = match accept_from(listening) {
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => continue,
-                caller => caller?,
-            };
-            match await_either(caller.as_fd(), end, Some(&GREETING_TIME))? {
-                Some(Awaited::End) => return Ok(None),
-                Some(Awaited::Socket) if has_said(&caller) => {
-                    return Ok(Some(Waiting { _first: caller }));
-                }
-                _ => {}
-            }
-        }
+    /// As there.
+    pub fn of_daemon(folder: &Path) -> Result<Self, Error> {
+        // Shared memory counts as a file. Programs are held to their limit by their own calls
+        // (`client/rust/src/limit.rs`).
+        raise_limit(Resource::Fsize);
+        Self::new(folder)
     }
 
-    /// The job's segment, for the daemon that takes over.
+    /// Serves the run that has started this process, by [its connection](crate::caller::attached).
     #[must_use]
-    pub fn segment(&self) -> BorrowedFd<'_> {
-        self.job_fd.as_fd()
+    pub fn attaching(mut self, run: OwnedFd) -> Self {
+        self.callers.push(run);
+        self
     }
 
-    /// Leaves the folder to the daemon that has taken it over.
+    /// Where there is something to read when [`is_asked`](Self::is_asked) may have become true.
+    #[must_use]
+    pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        let callers = self.callers.iter().map(|caller| caller.as_fd());
+        callers.chain([self.listening.as_fd()]).collect()
+    }
+
+    /// True if somebody has greeted. Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// As `accept(2)`.
+    pub fn is_asked(&mut self) -> io::Result<bool> {
+        match accept_from(&self.listening) {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            caller => self.callers.push(caller?),
+        }
+        let mut is_asked = false;
+        // One that only looks whether somebody listens closes at once.
+        self.callers.retain(|caller| match has_said(caller) {
+            Ok(has_said) => {
+                is_asked |= has_said;
+                has_said
+            }
+            Err(why) => why == Errno::AGAIN,
+        });
+        Ok(is_asked)
+    }
+
+    /// Numbers of the descriptors that a process which [takes over](Self::take_over) needs.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<RawFd> {
+        let sockets = self.sockets().into_iter().map(|socket| socket.as_raw_fd());
+        sockets.chain([self.job_fd.as_raw_fd()]).collect()
+    }
+
+    /// Leaves the folder to the process that takes it over.
     pub fn leave(mut self) {
-        self.place.iter_mut().for_each(|(place, _)| place.leave());
+        self.place.leave();
     }
 
-    /// Listens no more, as there is to be no daemon. The counts stay.
-    pub fn close(&mut self) {
-        self.place = None;
+    /// The same, where another process, which this one has been forked from, has stood by.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setup`]: the socket or the link cannot be made.
+    pub fn take_over(self) -> Result<Self, Error> {
+        raise_limit(Resource::Fsize);
+        let (place, listening) = self.place.take_over(&self.job_fd)?;
+        Ok(Self { place, listening, callers: Vec::new(), ..self })
     }
 
-    /// Counts of the programs so far; none of them had a session.
+    /// What the programs count by themselves, also when this is gone.
+    ///
+    /// # Errors
+    ///
+    /// The segment cannot be mapped once more.
+    pub fn counts(&self) -> io::Result<Counts> {
+        Ok(Counts(shm::Job::open(&self.job_fd)?))
+    }
+}
+
+/// Counts of programs none of which had a session.
+#[derive(Debug)]
+pub struct Counts(shm::Job);
+
+impl Counts {
+    /// Counts of the programs so far.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let mut totals = Totals::default();
-        let counters = self.job.shared().counters.iter();
+        let counters = self.0.shared().counters.iter();
         totals.add_counters(counters.map(|word| word.load(Ordering::Relaxed)));
-        let file_systems = FileSystem::all(&self.job.shared().costs);
+        let file_systems = FileSystem::all(&self.0.shared().costs);
         Summary { file_systems, ..totals.summary() }
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Awaited {
-    Socket,
-    End,
-}
-
-/// `None`: `time` is over.
-fn await_either(
-    socket: BorrowedFd<'_>,
-    end: BorrowedFd<'_>,
-    time: Option<&Timespec>,
-) -> io::Result<Option<Awaited>> {
-    let mut both = [socket, end].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-    retry_on_intr(|| poll(&mut both, time))?;
-    let [socket, end] = both.map(|fd| !fd.revents().is_empty());
-    let socket = socket.then_some(Awaited::Socket);
-    Ok(if end { Some(Awaited::End) } else { socket })
-}
-
-/// True if there is something to read, and not only the other side's end.
-fn has_said(caller: &OwnedFd) -> bool {
+/// True if there is something to read, and false at the other side's end.
+fn has_said(caller: &OwnedFd) -> rustix::io::Result<bool> {
     let mut byte = [0];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    let received: Result<(usize, usize), Errno> = recv(caller, &mut byte, flags);
-    received.is_ok_and(|(len, _)| len > 0)
+    let (len, _): (usize, usize) = recv(caller, &mut byte, flags)?;
+    Ok(len > 0)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::net::UnixStream, thread, time::Duration};
+    use std::{thread, time::Duration};
 
     use super::*;
     use crate::{caller, socket};
 
     #[test]
-    fn who_greets_is_waited_for_and_who_only_looks_is_not() {
+    fn who_greets_is_noticed_and_who_only_looks_is_forgotten() {
         let folder = tempfile::tempdir().expect("a folder");
-        let standby = Standby::new(folder.path()).expect("nobody else's");
-        let (end, held) = UnixStream::pair().expect("sockets");
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| standby.wait(end.as_fd()));
-            for _ in 0..10 {
-                assert!(caller::is_there(folder.path()));
-            }
-            let caller = socket::connect_to(folder.path(), Duration::from_secs(5));
-            let caller = caller.expect("it listens");
-            socket::send(&caller, &[1], &[]).expect("room");
-            let waiting = waiting.join().expect("no panic").expect("no error");
-            assert!(waiting.is_some());
-            // Until the daemon serves, it is not let go.
-            drop(waiting);
-            assert!(socket::receive(&caller).is_ok_and(|packet| packet.is_none()));
-        });
-        drop(held);
-        assert!(standby.wait(end.as_fd()).is_ok_and(|waiting| waiting.is_none()));
+        let mut standby = Standby::new(folder.path()).expect("nobody else's");
+        for _ in 0..10 {
+            assert!(caller::is_there(folder.path()));
+            assert!(!standby.is_asked().expect("no error"));
+        }
+        assert!(!standby.is_asked().expect("no error"));
+        assert!(standby.callers.is_empty());
+        let caller = socket::connect_to(folder.path(), Duration::from_secs(5));
+        let caller = caller.expect("it listens");
+        assert!(!standby.is_asked().expect("no error"));
+        socket::send(&caller, &[1], &[]).expect("room");
+        assert!(standby.is_asked().expect("no error"));
+        // Until the daemon serves, it is not let go.
         drop(standby);
+        assert!(socket::receive(&caller).is_ok_and(|packet| packet.is_none()));
         assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
     }
 
@@ -177,17 +189,15 @@ mod tests {
     fn folder_is_taken_over_without_a_moment_in_which_nobody_listens() {
         let folder = tempfile::tempdir().expect("a folder");
         let standby = Standby::new(folder.path()).expect("nobody else's");
-        let segment = standby.segment().try_clone_to_owned().expect("a descriptor");
         let taken = thread::scope(|scope| {
             let watching = scope.spawn(|| {
                 let looks = (0..2000).filter(|_| !caller::is_there(folder.path()));
                 looks.count()
             });
-            let taken = SocketFolder::take_over(folder.path(), &segment).expect("given");
+            let taken = standby.take_over().expect("given");
             assert_eq!(watching.join().expect("no panic"), 0, "nobody listened");
             taken
         });
-        standby.leave();
         assert!(caller::is_there(folder.path()));
         drop(taken);
         assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);

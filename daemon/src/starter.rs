@@ -1,7 +1,7 @@
 //! The starter of a job's daemon.
 //!
-//! A daemon ends with the last that is attached to it. One that is killed while it starts a daemon,
-//! or while it waits for that one's server, never attaches: its end of a pipe tells.
+//! A daemon that waits for its server hears nothing from whoever is attached: that the starter was
+//! killed meanwhile its end of a pipe tells.
 
 use std::{os::fd::OwnedFd, rc::Rc};
 

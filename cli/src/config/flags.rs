@@ -75,12 +75,6 @@ impl From<&Whom> for Flags {
 }
 
 impl Flags {
-    /// The one flag that a daemon is told its folder by.
-    #[cfg(test)]
-    pub(crate) fn socket(socket: Option<String>) -> Self {
-        Self { socket, ..Self::default() }
-    }
-
     pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, &'static str, String)> {
         let separator = Rules::SEPARATOR.to_string();
         let rules = (!self.rules.is_empty()).then(|| self.rules.join(&separator));

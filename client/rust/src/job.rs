@@ -14,7 +14,7 @@ use crate::{
 /// saves half of the time that calls take beyond the copies of their bytes.
 const SESSION_COST: u32 = 25;
 /// Cost of starting and ending a daemon, beside programs that have a core each, in the same costs.
-const DAEMON_COST: u32 = 75;
+const DAEMON_COST: u32 = 40;
 /// Time in which the kernel copies a KiB to the page cache, ns, unless the job knows of less.
 const COPIED_KIB_NS: u64 = 250;
 

@@ -12,14 +12,14 @@ use rustix::{
     mount::{MountPropagationFlags, mount_change},
     process::geteuid,
     thread::{
-        CapabilitySet, LinkNameSpaceType, capabilities, configure_capability_in_ambient_set,
-        move_into_link_name_space, set_capabilities,
+        CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into_link_name_space,
+        set_capabilities,
     },
 };
 
 use super::mount::{DEVICE, clear_all, has_helper, is_mounted};
 
-/// This process has mounts of its own, and while this lives, what it starts may mount there.
+/// This process has mounts of its own, and may mount there; what it executes may not.
 #[derive(Debug)]
 pub struct OwnMounts {
     is_ruled: bool,
@@ -40,24 +40,25 @@ impl OwnMounts {
         }
         uring::own_mounts(is_ruled)?;
         mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
-        if is_ruled {
-            let mut sets = capabilities(None)?;
-            sets.inheritable |= CapabilitySet::SYS_ADMIN;
-            set_capabilities(None, sets)?;
-            configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?;
-        } else {
+        if !is_ruled {
             locals.iter().for_each(|local| clear_all(local));
         }
         Ok(Some(Self { is_ruled }))
     }
-}
 
-impl Drop for OwnMounts {
-    fn drop(&mut self) {
+    /// Has this process, which is the daemon, no other right there than to mount.
+    ///
+    /// # Errors
+    ///
+    /// As `capset(2)`.
+    pub fn give_up_others(&self) -> io::Result<()> {
         if self.is_ruled {
-            // What is started without it has no use of it.
-            configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, false).ok();
+            let mount = CapabilitySet::SYS_ADMIN;
+            let none = CapabilitySet::empty();
+            let kept = CapabilitySets { effective: mount, permitted: mount, inheritable: none };
+            set_capabilities(None, kept)?;
         }
+        Ok(())
     }
 }
 

@@ -52,7 +52,7 @@ fn daemon_process() {
     // So few that a session gets fewer files than it has slots for.
     let few = Rlimit { current: Some(1024), maximum: Some(1024) };
     setrlimit(Resource::Nofile, few).expect("no more than there were");
-    daemon::serve(Config::new(PathBuf::from(folder)), |_| println!("ready"))
+    daemon::serve(Config::new(PathBuf::from(folder)), None, |_| println!("ready"))
         .map(drop)
         .expect("no error");
 }

@@ -41,19 +41,20 @@ fn daemon_ends_after_the_last_run_has_left() {
 }
 
 #[test]
-fn daemon_outlives_its_starter_only_once_somebody_is_attached() {
+fn daemon_outlives_the_run_that_has_started_it_while_another_is_attached() {
     let start = || {
-        let (starter, output) = rustix::pipe::pipe().expect("a pipe");
-        let daemon = Daemon::with(|config| config.starter = Some(Arc::new(output)));
-        (starter, daemon)
+        let (run, connection) = caller::attached().expect("sockets");
+        let (_, output) = rustix::pipe::pipe().expect("a pipe");
+        let change = |config: &mut daemon::Config| config.starter = Some(Arc::new(output));
+        (run, Daemon::of(Some(connection), change))
     };
-    let (starter, daemon) = start();
-    drop(starter);
+    let (run, daemon) = start();
+    drop(run);
     daemon.end();
 
-    let (starter, daemon) = start();
+    let (run, daemon) = start();
     let attached = caller::attach(daemon.folder()).expect("it serves");
-    drop(starter);
+    drop(run);
     assert_eq!(daemon.status()["sessions"], 0);
     assert!(caller::attach(daemon.folder()).is_ok());
     drop(attached);
@@ -97,14 +98,14 @@ fn more_cores_than_a_daemon_serves_on_are_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = daemon::Config::new(folder.path().to_owned());
     config.cores = vec![0; daemon::CORES_MAX + 1];
-    let why = daemon::serve(config, |_| panic!("it serves")).map(drop).expect_err("too many");
+    let why = daemon::serve(config, None, |_| panic!("it serves")).map(drop).expect_err("too many");
     assert!(why.to_string().contains("64 cores at most"), "{why}");
 }
 
 #[test]
 fn second_daemon_in_a_folder_is_turned_away() {
     let daemon = Daemon::start();
-    let second = daemon::serve(daemon::Config::new(daemon.folder().to_owned()), |_| {});
+    let second = daemon::serve(daemon::Config::new(daemon.folder().to_owned()), None, |_| {});
     let second = second.map(drop);
     assert!(matches!(second, Err(Error::Occupied { .. })), "{second:?}");
     daemon.stop();

@@ -1,13 +1,14 @@
 //! A daemon on a thread of the test, and waiting with a deadline.
 
 use std::{
+    os::fd::OwnedFd,
     path::Path,
     sync::mpsc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use daemon::{Choice, Config, Error, Idle, Summary, caller};
+use daemon::{Choice, Config, Error, Idle, Standby, Summary, caller};
 use tempfile::TempDir;
 
 /// The longest any test waits for one thing.
@@ -26,6 +27,11 @@ impl Daemon {
 
     /// Starts a daemon whose configuration was changed by `change`.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::of(None, change)
+    }
+
+    /// The same, of a run that is attached by this connection.
+    pub(crate) fn of(run: Option<OwnedFd>, change: impl FnOnce(&mut Config)) -> Self {
         let dir = TempDir::new().expect("a temporary folder");
         let mut config = Config::new(dir.path().to_owned());
         config.engine = Choice::Auto;
@@ -34,7 +40,9 @@ impl Daemon {
         change(&mut config);
         let (tell, ready) = mpsc::channel();
         let begun = move |_: Option<&_>| tell.send(()).expect("the test waits");
-        let serve = move || daemon::serve(config, begun).map(|(summary, _)| summary);
+        let standby = |run| Standby::of_daemon(dir.path()).expect("nobody else's").attaching(run);
+        let standby = run.map(standby);
+        let serve = move || daemon::serve(config, standby, begun).map(|(summary, _)| summary);
         let thread = Some(thread::spawn(serve));
         ready.recv_timeout(DEADLINE).expect("the daemon listens");
         Self { dir, thread }

@@ -15,7 +15,6 @@ use rustix::{
 use serde_json::Value;
 
 use crate::{
-    bad_input::install,
     harness::{
         Daemon, EAGER, Folder, Running, SOON, kakehi, kakehi_run, kept_in_one_of, note,
         processes_of, program, run, skip, stats, succeed, text, variables, wait_for,
@@ -197,12 +196,11 @@ fn daemon_serves_a_program_under_a_soft_file_limit() {
 #[test]
 fn daemon_that_cannot_start_when_it_is_asked_for_is_done_without() {
     let folder = Folder::new();
-    let bin = install(&folder);
-    let mut command = Command::new(bin.join("kakehi"));
-    command.args(["run", "--", "sh", "-c"]).envs(EAGER);
-    let script = "rm \"$0\"; seq 100000 | tee \"$1\" >/dev/null";
-    command.arg(script).arg(bin.join("kakehi")).arg(folder.join("out"));
-    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    let mut command = kakehi_run(&folder, &[]);
+    // Whoever stands by has its first descriptors, and may get no more.
+    let script = "run=$(readlink \"$KAKEHI_SOCKET/job\" | cut -d/ -f3)
+        prlimit --pid \"$run\" --nofile=8:8; seq 100000 | tee \"$0\" >/dev/null";
+    command.args(["sh", "-c", script]).arg(folder.join("out")).envs(EAGER);
     let output = run(&mut command, SOON);
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -215,7 +213,7 @@ fn daemon_that_cannot_start_when_it_is_asked_for_is_done_without() {
 /// The daemon that a `kakehi run` of this test has started.
 pub(crate) fn daemon_in(folder: &Folder) -> Option<i32> {
     let all = processes_of(folder.path());
-    all.into_iter().find(|(_, words)| words.contains("serve --for-run")).map(|(pid, _)| pid)
+    all.into_iter().find(|(_, words)| words.contains("kakehi serve --socket")).map(|(pid, _)| pid)
 }
 
 /// How many cores a thread may run on.

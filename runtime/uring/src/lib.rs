@@ -21,9 +21,10 @@
 //! - *Operations:* `operation`, `transfer` (its future), `waiting`, `memory`, `pool`, `file`,
 //!   `foreign_fd`, `lock`, `message`, `mounts`, `umask`.
 //! - *The executor's thread:* `parker`, `reactor`, `crowd`, `slice`.
-//! - *Sockets:* `net`.
+//! - *Sockets:* `net`. *The process:* `fork`, `allocator`.
 #![expect(missing_debug_implementations, reason = "what tasks share leads round in circles")]
 
+mod allocator;
 mod batch;
 mod crowd;
 mod engine;
@@ -31,6 +32,7 @@ mod engines;
 mod entry;
 mod file;
 mod foreign_fd;
+mod fork;
 mod inline;
 mod lock;
 mod long;
@@ -57,9 +59,11 @@ mod vectors;
 mod waiting;
 mod ways;
 
+pub use allocator::allocate_by_mebibytes;
 pub use engines::{Choice, Counters, Engines};
 pub use file::{File, is_local, note_elsewhere};
 pub use foreign_fd::ForeignFd;
+pub use fork::fork;
 pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};

@@ -59,7 +59,7 @@ impl Patient {
 /// The job's daemon, to which the program belongs.
 fn daemon(folder: &Folder) -> Pid {
     let found = processes_of(folder.path());
-    let is_daemon = |(_, arguments): &&(i32, String)| arguments.contains("serve --for-run");
+    let is_daemon = |(_, arguments): &&(i32, String)| arguments.contains("kakehi serve --socket");
     let (pid, _) = found.iter().find(is_daemon).unwrap_or_else(|| panic!("{found:?}"));
     Pid::from_raw(*pid).expect("a pid")
 }
