@@ -9,30 +9,40 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Has the value of `LD_PRELOAD` where a run has started itself anew without. No setting: it begins
+/// otherwise than those.
+pub(crate) const PRELOADED: &str = "_KAKEHI_PRELOADED";
+
 /// Variables and the current folder.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     pub(crate) variables: BTreeMap<OsString, OsString>,
     /// Missing when the current folder has been removed.
     pub(crate) folder: Option<PathBuf>,
+    /// What is preloaded is so in the program only.
+    pub(crate) is_without: bool,
 }
 
 impl Environment {
     pub(crate) fn read() -> Self {
-        Self { variables: env::vars_os().collect(), folder: env::current_dir().ok() }
+        let mut variables: BTreeMap<_, _> = env::vars_os().collect();
+        let preloaded = variables.remove(OsStr::new(PRELOADED));
+        let is_without = preloaded.is_some();
+        variables.extend(preloaded.map(|preloaded| ("LD_PRELOAD".into(), preloaded)));
+        Self { variables, folder: env::current_dir().ok(), is_without }
     }
 
     #[cfg(test)]
     pub(crate) fn of(variables: &[(&str, &str)]) -> Self {
         let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
-        Self { variables: variables.collect(), folder: None }
+        Self { variables: variables.collect(), ..Self::default() }
     }
 
     /// The same, with a variable set.
     pub(crate) fn with(&self, name: &str, value: String) -> Self {
         let mut variables = self.variables.clone();
         variables.insert(name.into(), value.into());
-        Self { variables, folder: self.folder.clone() }
+        Self { variables, folder: self.folder.clone(), is_without: self.is_without }
     }
 
     /// The value of a variable; an empty one counts as unset.

@@ -10,6 +10,8 @@ use std::{
     },
     path::PathBuf,
     process::{Command, ExitStatus},
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use daemon::{
@@ -36,6 +38,9 @@ use crate::{
     voice,
 };
 
+/// How long a run tries to attach to a job whose daemons end one after the other.
+const ATTACH_TIME_MAX: Duration = Duration::from_secs(10);
+
 pub(crate) enum Launched {
     /// Somebody else's daemon serves the job; whether it has the cores that this run gives it.
     Attached(Attachment, bool),
@@ -56,11 +61,14 @@ pub(crate) struct Daemon {
     process: Pid,
     output: BufReader<File>,
     attachment: Attachment,
+    /// The job's segment, of which this process has told where it is.
+    segment: Option<Arc<OwnedFd>>,
 }
 
 /// Attaches to the daemon of a job, started now if there is none.
 pub(crate) fn attach_or_start(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
     let ForRun { job, config, .. } = daemon;
+    let begun = Instant::now();
     loop {
         // Held until the daemon listens, so that of many that come at once one starts it.
         let lock = job.lock_to_start().map_err(|failure| or_instead(failure, config))?;
@@ -78,6 +86,7 @@ pub(crate) fn attach_or_start(daemon: &ForRun<'_>) -> Result<Launched, Failure> 
             }
             // It has ended meanwhile.
             Err(Error::Unreachable { .. }) => {}
+            Err(Error::Lost(_)) if begun.elapsed() < ATTACH_TIME_MAX => {}
             Err(why @ Error::Silent { .. }) => {
                 return Err(or_instead(Failure::of_daemon(&why), config));
             }
@@ -220,10 +229,8 @@ impl Service {
             })
         });
         match started {
-            Ok(started) => {
-                if let Some(standby) = standby {
-                    standby.leave();
-                }
+            Ok(mut started) => {
+                started.segment = standby.map(Standby::leave);
                 *self = Self::By(started);
             }
             Err(why) => report::warn(&not_started(&why, daemon.config)),
@@ -264,7 +271,8 @@ impl Daemon {
             .chain(kept.iter().copied())
             .collect();
         let process = daemon::fork(&kept, first, || serve(told, run))?;
-        Ok(Self { process, output: BufReader::new(output.into()), attachment })
+        let output = BufReader::new(output.into());
+        Ok(Self { process, output, attachment, segment: None })
     }
 
     /// Waits until the daemon has served to the end and returns what it did. Its process may still

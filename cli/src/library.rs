@@ -14,6 +14,7 @@ use std::{
 
 use crate::{
     config::{Config, Environment},
+    environment::PRELOADED,
     failure::{Code, Failure},
     image,
     remote::real,
@@ -115,6 +116,30 @@ pub(crate) fn leave(environment: &Environment) {
             false => command.env(LD_PRELOAD, others),
         };
         drop(command.exec());
+    }
+}
+
+/// Starts this command, which runs a program, anew without anything preloaded: libraries such as
+/// Darshan or a sanitizer are the program's, and a daemon is [forked](daemon::fork) without their
+/// threads and files.
+pub(crate) fn leave_all(environment: &Environment) {
+    let present = environment.get(LD_PRELOAD).filter(|_| !environment.is_without);
+    let Some(present) = present else { return };
+    let others = without(environment).unwrap_or_else(|| present.to_owned());
+    // As there.
+    if let Ok(program) = env::current_exe() {
+        let mut arguments = env::args_os();
+        let mut command = Command::new(program);
+        command.arg0(arguments.next().unwrap_or_default()).args(arguments);
+        drop(command.env_remove(LD_PRELOAD).env(PRELOADED, others).exec());
+    }
+}
+
+/// Gives a program what this command was given before it was [started anew](leave_all).
+pub(crate) fn give_back(environment: &Environment, command: &mut Command) {
+    command.env_remove(PRELOADED);
+    if let Some(others) = environment.get(LD_PRELOAD) {
+        command.env(LD_PRELOAD, others);
     }
 }
 

@@ -150,8 +150,10 @@ fn whole() -> clap::Command {
 
 fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failure> {
     // These are programs like others, whose files may be delegated.
-    if !matches!(command, Command::Multifile(_) | Command::Probe(_)) {
-        library::leave(environment);
+    match command {
+        Command::Multifile(_) | Command::Probe(_) => {}
+        Command::Run(_) => library::leave_all(environment),
+        _ => library::leave(environment),
     }
     let done = match command {
         Command::Run(args) => return run::run(args, environment),

@@ -31,7 +31,7 @@ use crate::{
     for_run::{ForRun, Program},
     job::{self, Job, Joined},
     launch::{self, Launched},
-    peers,
+    library, peers,
     profile::{self, Report, Trace},
     report::{self, Stats},
     settings::{Rules, Switch},
@@ -86,7 +86,7 @@ pub(crate) struct Args {
 /// Attaches to the job's daemon, started if need be. Where no file may be long enough for the
 /// shared memory, the program replaces this process, without delegation.
 fn attach_or_replace(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
-    let ForRun { config, program, .. } = daemon;
+    let ForRun { config, environment, program, .. } = daemon;
     match launch::attach_or_start(daemon) {
         // Memory that is shared counts as a file for that limit. What the program writes may fit.
         Err(why)
@@ -94,7 +94,9 @@ fn attach_or_replace(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
         {
             let why = why.or("leave it: the program runs without delegation");
             report::warn(&why.ours());
-            Err(failed_to_execute(program.words, &command(program.words)?.exec()))
+            let mut command = command(program.words)?;
+            library::give_back(environment, &mut command);
+            Err(failed_to_execute(program.words, &command.exec()))
         }
         launched => launched.map_err(Failure::ours),
     }
@@ -103,6 +105,7 @@ fn attach_or_replace(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
 /// Runs the program and returns the exit code that speaks for it.
 pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Failure> {
     let mut command = command(&args.command)?;
+    library::give_back(environment, &mut command);
     // Whatever else is wrong: a kill switch that asks for a correct file first is none.
     let switch = environment.get(DISABLE).and_then(|value| value.to_str()?.parse().ok());
     if let Some(Switch(true)) = switch {

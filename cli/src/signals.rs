@@ -48,8 +48,9 @@ const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
 /// launcher that passes on what a scheduler has sent to all: it is not to end what waits for the
 /// daemon.
 const REPEATED: Duration = Duration::from_secs(1);
-/// How often the program is looked at where nothing tells of its end: a kernel without descriptors
-/// of processes, and a starter that has blocked SIGCHLD.
+/// How often the program is looked at where nothing may tell of its end, as on a kernel without
+/// descriptors of processes, or of its stop: whoever has started this process may have blocked
+/// SIGCHLD.
 const LOOKED_AT: Duration = Duration::from_millis(100);
 
 /// A program that runs, and what this process does for it.
@@ -67,6 +68,10 @@ pub(crate) struct Running {
     is_over: Arc<AtomicBool>,
     witness: Witness,
     stop: Stop,
+    /// It has ended, and whoever traces it has not let go of it.
+    is_held: bool,
+    /// It was ended so.
+    is_by_signal: bool,
 }
 
 /// What a [`Running`] waits for.
@@ -75,6 +80,15 @@ pub(crate) enum News {
     End(ExitStatus),
     /// Somebody calls.
     Call,
+}
+
+/// What has ended a wait.
+enum Waited {
+    /// Somebody calls.
+    Called,
+    /// The program's end.
+    Ended,
+    Other,
 }
 
 /// Conditions for this process to stop, on which a shell takes its terminal back. Of a program that
@@ -102,10 +116,11 @@ impl Running {
         let (read, write) = UnixStream::pair()?;
         let all = caught.into_iter().chain([SIGCHLD]);
         let signals = Some(SignalDelivery::with_pipe(read, write, SignalOnly, all)?);
-        let pid = Pid::from_child(&command.spawn()?);
+        let started = command.spawn().inspect_err(|_| is_over.store(true, Ordering::SeqCst));
+        let pid = Pid::from_child(&started?);
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok();
         let (witness, stop) = (Witness::new(), Stop::default());
-        Ok(Self { pid, fd, signals, is_over, witness, stop })
+        Ok(Self { pid, fd, signals, is_over, witness, stop, is_held: false, is_by_signal: false })
     }
 
     /// Waits until the program has ended, or somebody calls at one of the sockets.
@@ -115,42 +130,50 @@ impl Running {
     /// As `poll(2)` and `waitpid(2)`.
     pub(crate) fn wait(&mut self, sockets: &[BorrowedFd<'_>]) -> io::Result<News> {
         loop {
-            let is_called = self.await_any(sockets)?;
+            let waited = self.await_any(sockets)?;
             self.witness.attend();
             let came = self.signals.as_mut().map(|signals| signals.pending());
             for signal in came.into_iter().flatten().filter(|signal| *signal != SIGCHLD) {
                 self.pass_on(signal);
             }
             if let Some(status) = self.look()? {
-                self.end(status);
                 return Ok(News::End(status));
             }
-            if is_called {
+            if let Waited::Called = waited {
                 return Ok(News::Call);
             }
+            self.is_held = matches!(waited, Waited::Ended);
         }
     }
 
-    /// Has a process that was forked from this one get its signals for itself.
+    /// Has a process that was forked from this one get its signals for itself. Those that nothing
+    /// is done about there, as SIGQUIT, it ignores.
     pub(crate) fn forget_signals(&mut self) {
         self.signals = None;
     }
 
-    /// Waits until something may have happened; true if somebody calls.
-    fn await_any(&self, sockets: &[BorrowedFd<'_>]) -> io::Result<bool> {
+    /// Waits until something may have happened.
+    fn await_any(&self, sockets: &[BorrowedFd<'_>]) -> io::Result<Waited> {
         let signals = self.signals.as_ref().map(|signals| signals.get_read().as_fd());
-        let process = self.fd.as_ref().map(|fd| fd.as_fd());
-        let ours = [signals, process, self.witness.says()].into_iter().flatten();
+        let process = self.fd.as_ref().map(|fd| fd.as_fd()).filter(|_| !self.is_held);
+        let ours = [process, signals, self.witness.says()].into_iter().flatten();
         let all = sockets.iter().copied().chain(ours);
         let mut all: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let unseen = self.fd.is_none().then_some(LOOKED_AT);
+        let unseen = (process.is_none() || self.stop.is_told).then_some(LOOKED_AT);
         let time = unseen.into_iter().chain(self.witness.due()).min();
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut all, time.as_ref()) {
-            Err(Errno::INTR) => return Ok(false),
+            Err(Errno::INTR) => return Ok(Waited::Other),
             polled => polled?,
         };
-        Ok(all.iter().take(sockets.len()).any(|fd| !fd.revents().is_empty()))
+        let mut ready = all.iter().map(|fd| !fd.revents().is_empty());
+        Ok(if ready.by_ref().take(sockets.len()).any(|is_ready| is_ready) {
+            Waited::Called
+        } else if process.is_some() && ready.next() == Some(true) {
+            Waited::Ended
+        } else {
+            Waited::Other
+        })
     }
 
     /// The program's end, if it has ended.
@@ -158,25 +181,12 @@ impl Running {
         let changes = WaitOptions::UNTRACED | WaitOptions::CONTINUED | WaitOptions::NOHANG;
         while let Some((_, status)) = retry_on_intr(|| waitpid(Some(self.pid), changes))? {
             if status.exited() || status.signaled() {
+                self.is_by_signal = status.signaled();
                 return Ok(Some(ExitStatus::from_raw(status.as_raw())));
             }
             self.note(|stop| stop.has_program = status.stopped());
         }
         Ok(None)
-    }
-
-    fn end(&mut self, status: ExitStatus) {
-        self.forget_signals();
-        let is_over = Arc::clone(&self.is_over);
-        if status.signal().is_some() {
-            thread::spawn(move || {
-                let (_never, news) = mpsc::channel::<()>();
-                news.recv_timeout(REPEATED).ok();
-                is_over.store(true, Ordering::SeqCst);
-            });
-        } else {
-            is_over.store(true, Ordering::SeqCst);
-        }
     }
 
     fn pass_on(&mut self, signal: i32) {
@@ -206,6 +216,22 @@ impl Running {
         if self.stop.is_told && self.stop.has_program {
             self.stop = Stop::default();
             emulate_default_handler(SIGTSTP).ok(); // It knows SIGTSTP.
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.forget_signals();
+        let is_over = Arc::clone(&self.is_over);
+        if self.is_by_signal {
+            thread::spawn(move || {
+                let (_never, news) = mpsc::channel::<()>();
+                news.recv_timeout(REPEATED).ok();
+                is_over.store(true, Ordering::SeqCst);
+            });
+        } else {
+            is_over.store(true, Ordering::SeqCst);
         }
     }
 }

@@ -107,9 +107,12 @@ impl Standby {
         sockets.chain([self.job_fd.as_raw_fd()]).collect()
     }
 
-    /// Leaves the folder to the process that takes it over.
-    pub fn leave(mut self) {
+    /// Leaves the folder to the process that takes it over. The job's segment is found by this one
+    /// until then: keep what this returns.
+    #[must_use]
+    pub fn leave(mut self) -> Arc<OwnedFd> {
         self.place.leave();
+        self.job_fd
     }
 
     /// The same, where another process, which this one has been forked from, has stood by.

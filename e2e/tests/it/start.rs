@@ -2,7 +2,8 @@
 //! from another kind of shell.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -208,6 +209,51 @@ fn daemon_that_cannot_start_when_it_is_asked_for_is_done_without() {
     assert_eq!(lines.lines().count(), 100_000);
     assert!(said.contains("the daemon did not start"), "{said}");
     assert!(!folder.join("kakehi").exists(), "something is left behind");
+}
+
+/// It has threads, and a process that has those is not forked.
+#[test]
+fn library_that_is_preloaded_besides_is_in_the_program_only() {
+    let folder = Folder::new();
+    let library = folder.join("threaded.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/threaded.c");
+    let mut cc = Command::new("cc");
+    succeed(cc.args(["-shared", "-fPIC", "-pthread", "-o"]).args([&library, &source]), SOON);
+    let mut command = kakehi_run(&folder, &["--coalesce", "c=c.sion"]);
+    let script = "echo kept >c/file; cat c/file; echo $LD_PRELOAD; env | grep -c PRELOADED";
+    command.args(["sh", "-c", script]).env("LD_PRELOAD", &library).current_dir(folder.path());
+    let output = run(&mut command, SOON);
+    let (said, warned) = (text(&output.stdout), text(&output.stderr));
+    let lines: Vec<_> = said.lines().collect();
+    let [kept, preloaded, hidden] = lines[..] else { panic!("{said}{warned}") };
+    assert_eq!((kept, hidden), ("kept", "0"), "{warned}");
+    let ours = preloaded.strip_prefix(&format!("{}:", library.display())).expect("it is there");
+    assert!(ours.ends_with("libkakehi_preload.so"), "{ours}");
+}
+
+/// The run waits for its daemon then, which may take long.
+#[test]
+fn run_of_a_program_that_cannot_be_started_is_ended_by_a_signal() {
+    let folder = Folder::new();
+    let script = folder.join("script");
+    fs::write(&script, "#!/no-such/interpreter\n").expect("a file");
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("ours");
+    let mut command = kakehi_run(&folder, &["--engine", "threads"]);
+    let mut running = Running::start(command.arg(&script).stderr(Stdio::null()));
+    let mut daemon = None;
+    assert!(wait_for(SOON, || {
+        daemon = daemon_in(&folder).and_then(Pid::from_raw);
+        daemon.is_some() || running.child.try_wait().expect("own child").is_some()
+    }));
+    let Some(daemon) = daemon else { return }; // It was over before it was seen.
+    kill_process(daemon, Signal::STOP).ok();
+    // One that comes while the program is about to be started is that one's.
+    let ended = wait_for(SOON, || {
+        running.signal(Signal::TERM);
+        running.child.try_wait().expect("own child").is_some()
+    });
+    kill_process(daemon, Signal::KILL).ok();
+    assert!(ended);
 }
 
 /// The daemon that a `kakehi run` of this test has started.
