@@ -10,10 +10,11 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     rc::Rc,
+    sync::{Arc, Mutex},
 };
 
 use coalesce::Coalesced;
-use executor::Credits;
+use executor::{Credits, lock};
 use remote::{Group, Own, RemoteFile};
 use rustix::{
     fs::{FileType, Mode},
@@ -23,6 +24,7 @@ use storage::{
     Locking, Machine, Storage,
     lock_call::{LockCall, process_of},
     names::{Answer, FileCall, Identity, NameCall, OpenCall},
+    segment::Segment,
 };
 use uring::Buffers;
 use wire::{FoundLock, Listing, Status};
@@ -260,6 +262,15 @@ impl SessionStorage for Mounts {
 
     fn seen_by(&self, session: u32, rank: Option<u32>) -> Self {
         Self { process: Some(process_of(session)), rank, ..self.clone() }
+    }
+
+    async fn release(&self, segment: Arc<Segment>) {
+        let segment = Mutex::new(Some(segment));
+        let released = self.machine.call(move || {
+            drop(lock(&segment).take());
+            Ok(())
+        });
+        released.await.ok(); // It is gone in any case.
     }
 
     async fn leave(&self) {

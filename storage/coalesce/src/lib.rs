@@ -151,6 +151,9 @@ impl Coalesced {
 
     /// Takes in what the clients of this daemon make without asking.
     pub fn taking_in(self, clients: &Arc<Clients>, handle: &Handle) -> Self {
+        if self.volumes.iter().all(|(_, volume)| volume.is_near()) {
+            clients.shared().names.say_near();
+        }
         self.taking_in_by(Intake::new(clients, handle).start())
     }
 

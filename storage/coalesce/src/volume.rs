@@ -352,6 +352,11 @@ impl Volume {
         &self.machine
     }
 
+    /// True if it is on a file system of this machine.
+    pub(super) fn is_near(&self) -> bool {
+        self.physical().is_ok_and(|file| file.is_local())
+    }
+
     /// A file in the file system of the multifile.
     pub(super) fn physical(&self) -> io::Result<uring::File> {
         let members = self.members();

@@ -32,10 +32,17 @@ const _: () = assert!(SLOTS.is_power_of_two() && PROBES <= SLOTS);
 #[derive(Debug)]
 #[repr(C)]
 pub struct Names {
-    /// Slots in use; 0: none is offered.
-    offered: Line<AtomicU32>,
+    offered: Line<Offer>,
     epochs: Line<EpochLine>,
     slots: [AtomicU64; SLOTS],
+}
+
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Offer {
+    /// Slots in use; 0: none is offered.
+    slots: AtomicU32,
+    is_near: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +98,19 @@ impl Names {
     pub fn offer(&self, slots: usize) {
         debug_assert!(slots <= SLOTS, "there are no more");
         let slots = u32::try_from(slots.min(SLOTS)).unwrap_or(0);
-        self.offered.0.store(slots, Ordering::Release);
+        self.offered.0.slots.store(slots, Ordering::Release);
+    }
+
+    /// For the daemon, before the first offer: the files are kept on file systems of this machine,
+    /// whose page cache has room for a burst.
+    pub fn say_near(&self) {
+        self.offered.0.is_near.store(1, Ordering::Release);
+    }
+
+    /// True if the daemon has said so.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        self.offered.0.is_near.load(Ordering::Acquire) != 0
     }
 
     /// For the daemon: forgets all names, after which more slots may be offered. Raise the epochs
@@ -103,7 +122,7 @@ impl Names {
     /// True if the daemon keeps files of whose names it knows.
     #[must_use]
     pub fn is_offered(&self) -> bool {
-        self.offered.0.load(Ordering::Acquire) != 0
+        self.offered.0.slots.load(Ordering::Acquire) != 0
     }
 
     /// The epochs now. Read before a claim.
@@ -177,7 +196,7 @@ impl Names {
 
     fn used(&self) -> &[AtomicU64] {
         // Whatever the segment says, there are no more.
-        let offered = self.offered.0.load(Ordering::Relaxed) as usize;
+        let offered = self.offered.0.slots.load(Ordering::Relaxed) as usize;
         self.slots.get(..offered.min(SLOTS)).unwrap_or_default()
     }
 

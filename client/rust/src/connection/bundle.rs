@@ -19,10 +19,13 @@ pub(crate) const LEN_MAX: u64 = 256 << 10;
 pub(crate) const FOLDER_LEN_MAX: usize = 512;
 /// Folders that a process has leases of at a time.
 const LEASES: usize = 64;
-/// Lengths of the logs, bytes: what a program writes in the time between two looks of the daemon,
-/// and of data a burst, where the file system is slower than the program.
+/// Length of the index log, bytes: what a program writes in the time between two looks of the
+/// daemon.
 const INDEX_LEN: u64 = 256 << 10;
+/// Of the data log: a burst, where the file system is another machine's; else as much as the daemon
+/// finds in the cache, and makes few pages to be had.
 const DATA_LEN: u64 = 8 << 20;
+const NEAR_LEN: u64 = 1 << 20;
 /// The shortest data log, bytes: twice what a file may have.
 const DATA_LEN_MIN: u64 = 2 * LEN_MAX;
 /// A data log takes no more than this part of what is free of the arena.
@@ -69,7 +72,8 @@ impl Bundle {
     pub(crate) fn begin(&mut self, connection: &Connection) -> Option<()> {
         if let Memory::NotTaken = self.memory {
             let mut arena = connection.arena.lock().ok()?;
-            self.memory = take_logs(&mut arena).map_or(Memory::Lacking, Memory::Logs);
+            let is_near = connection.job.shared().names.is_near();
+            self.memory = take_logs(&mut arena, is_near).map_or(Memory::Lacking, Memory::Logs);
             if let Memory::Logs(logs) = self.memory {
                 connection.session.shared().bundle.place(logs);
             }
@@ -187,8 +191,8 @@ enum Memory {
     Logs(Logs),
 }
 
-fn take_logs(arena: &mut Arena) -> Option<Logs> {
-    let data_len = DATA_LEN.min(arena.share(SHARE));
+fn take_logs(arena: &mut Arena, is_near: bool) -> Option<Logs> {
+    let data_len = if is_near { NEAR_LEN } else { DATA_LEN }.min(arena.share(SHARE));
     if data_len < DATA_LEN_MIN {
         return None;
     }
