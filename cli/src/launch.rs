@@ -11,6 +11,7 @@ use std::{
     path::PathBuf,
     process::{Command, ExitStatus},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -68,7 +69,7 @@ pub(crate) struct Daemon {
 /// Attaches to the daemon of a job, started now if there is none.
 pub(crate) fn attach_or_start(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
     let ForRun { job, config, .. } = daemon;
-    let begun = Instant::now();
+    let mut lost_since = None;
     loop {
         // Held until the daemon listens, so that of many that come at once one starts it.
         let lock = job.lock_to_start().map_err(|failure| or_instead(failure, config))?;
@@ -86,7 +87,11 @@ pub(crate) fn attach_or_start(daemon: &ForRun<'_>) -> Result<Launched, Failure> 
             }
             // It has ended meanwhile.
             Err(Error::Unreachable { .. }) => {}
-            Err(Error::Lost(_)) if begun.elapsed() < ATTACH_TIME_MAX => {}
+            Err(Error::Lost(_))
+                if lost_since.get_or_insert_with(Instant::now).elapsed() < ATTACH_TIME_MAX =>
+            {
+                thread::yield_now();
+            }
             Err(why @ Error::Silent { .. }) => {
                 return Err(or_instead(Failure::of_daemon(&why), config));
             }

@@ -107,19 +107,24 @@ impl Running {
     ///
     /// It cannot be started, or no signal be caught.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let started = Self::begin(command, &is_over);
+        started.inspect_err(|_| is_over.store(true, Ordering::SeqCst))
+    }
+
+    fn begin(command: &mut Command, is_over: &Arc<AtomicBool>) -> io::Result<Self> {
         // Caught before the program starts, so that none is missed; exec resets the handlers.
         let caught: Vec<_> = heeded(&PASSED_ON).copied().collect();
-        let is_over = Arc::new(AtomicBool::new(false));
         for signal in caught.iter().filter(|signal| ENDING.contains(signal)) {
-            flag::register_conditional_default(*signal, Arc::clone(&is_over))?;
+            flag::register_conditional_default(*signal, Arc::clone(is_over))?;
         }
         let (read, write) = UnixStream::pair()?;
         let all = caught.into_iter().chain([SIGCHLD]);
         let signals = Some(SignalDelivery::with_pipe(read, write, SignalOnly, all)?);
-        let started = command.spawn().inspect_err(|_| is_over.store(true, Ordering::SeqCst));
-        let pid = Pid::from_child(&started?);
+        let pid = Pid::from_child(&command.spawn()?);
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok();
         let (witness, stop) = (Witness::new(), Stop::default());
+        let is_over = Arc::clone(is_over);
         Ok(Self { pid, fd, signals, is_over, witness, stop, is_held: false, is_by_signal: false })
     }
 
@@ -224,14 +229,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.forget_signals();
         let is_over = Arc::clone(&self.is_over);
-        if self.is_by_signal {
-            thread::spawn(move || {
-                let (_never, news) = mpsc::channel::<()>();
-                news.recv_timeout(REPEATED).ok();
-                is_over.store(true, Ordering::SeqCst);
-            });
-        } else {
+        let later = move || {
+            let (_never, news) = mpsc::channel::<()>();
+            news.recv_timeout(REPEATED).ok();
             is_over.store(true, Ordering::SeqCst);
+        };
+        if !self.is_by_signal || thread::Builder::new().spawn(later).is_err() {
+            self.is_over.store(true, Ordering::SeqCst);
         }
     }
 }

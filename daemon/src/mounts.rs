@@ -10,11 +10,10 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     rc::Rc,
-    sync::{Arc, Mutex},
 };
 
 use coalesce::Coalesced;
-use executor::{Credits, lock};
+use executor::Credits;
 use remote::{Group, Own, RemoteFile};
 use rustix::{
     fs::{FileType, Mode},
@@ -24,7 +23,6 @@ use storage::{
     Locking, Machine, Storage,
     lock_call::{LockCall, process_of},
     names::{Answer, FileCall, Identity, NameCall, OpenCall},
-    segment::Segment,
 };
 use uring::Buffers;
 use wire::{FoundLock, Listing, Status};
@@ -262,15 +260,6 @@ impl SessionStorage for Mounts {
 
     fn seen_by(&self, session: u32, rank: Option<u32>) -> Self {
         Self { process: Some(process_of(session)), rank, ..self.clone() }
-    }
-
-    async fn release(&self, segment: Arc<Segment>) {
-        let segment = Mutex::new(Some(segment));
-        let released = self.machine.call(move || {
-            drop(lock(&segment).take());
-            Ok(())
-        });
-        released.await.ok(); // It is gone in any case.
     }
 
     async fn leave(&self) {

@@ -1,6 +1,6 @@
 //! The end of a session: what it has staged is drained, and everything it was granted comes back.
 
-use std::{rc::Rc, sync::Arc};
+use std::rc::Rc;
 
 use executor::Class;
 
@@ -31,8 +31,7 @@ async fn drain_and_release<S: SessionStorage>(core: Rc<Core<S>>, session: Rc<Ses
     core.node.clients.bundles.end(session.id);
     core.node.count_ended(core.index, &session.count_up());
     core.remove(session.id);
-    let (id, grant, segment) = (session.id, session.grant.get(), Arc::clone(&session.segment));
+    let (id, grant) = (session.id, session.grant.get());
     drop(session);
     core.node.leave(id, grant);
-    core.storage.release(segment).await;
 }

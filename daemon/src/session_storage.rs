@@ -1,10 +1,10 @@
 //! Trait [`SessionStorage`]: what sessions ask of their storage beyond [`storage::Storage`]; some
 //! of it only for a server's files.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use executor::Credits;
-use storage::{Locking, names::Identity, segment::Segment};
+use storage::{Locking, names::Identity};
 
 /// Storage that a daemon serves its clients from: files of this machine, and of servers.
 pub(crate) trait SessionStorage: Locking {
@@ -35,11 +35,6 @@ pub(crate) trait SessionStorage: Locking {
     /// is one.
     fn name_in_view(&self, _: &Self::File) -> Option<Vec<u8>> {
         None
-    }
-
-    /// Gives back the memory of a session that has ended. The kernel takes its time with that.
-    async fn release(&self, segment: Arc<Segment>) {
-        drop(segment);
     }
 
     /// Waits until everything is where it belongs; nothing is asked afterwards.

@@ -4,14 +4,19 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{Arc, atomic::AtomicU8},
+    thread,
 };
 
 use shm::{SessionShared, staging::FileSlot};
 use uring::{Buffer, Memory};
 
-/// The memory a session shares with its client.
+/// Memory from which on it takes the kernel more time to have it back than to begin a thread, bytes.
+const LARGE: usize = 4 << 20;
+
+/// The memory a session shares with its client. A thread of its own gives it back: the kernel
+/// takes milliseconds.
 #[derive(Debug)]
-pub struct Segment(shm::Session);
+pub struct Segment(Arc<shm::Session>);
 
 impl Segment {
     /// Creates the memory, and the descriptor the client maps it from.
@@ -21,11 +26,11 @@ impl Segment {
     /// As [`shm::Session::create`].
     pub fn create(arena_len: usize) -> io::Result<(Self, OwnedFd)> {
         let (session, fd) = shm::Session::create(arena_len)?;
-        Ok((Self(session), fd))
+        Ok((Self(Arc::new(session)), fd))
     }
 
     /// The shared struct.
-    pub const fn shared(&self) -> &SessionShared {
+    pub fn shared(&self) -> &SessionShared {
         self.0.shared()
     }
 
@@ -58,6 +63,17 @@ impl Segment {
         debug_assert!(len <= (self.0.bytes().len() - at) as u64, "the arena ends the segment");
         let memory: Arc<dyn Memory> = Arc::<Self>::clone(self);
         Buffer::new(memory, at, usize::try_from(len).ok()?)
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if self.0.bytes().len() >= LARGE {
+            let session = Arc::clone(&self.0);
+            let thread = thread::Builder::new().name("kakehi-memory".to_owned());
+            // Where there can be no other thread, this one does it.
+            thread.spawn(move || drop(session)).ok();
+        }
     }
 }
 
