@@ -10,7 +10,7 @@ use std::{
 use shm::{SessionShared, staging::FileSlot};
 use uring::{Buffer, Memory};
 
-/// Memory from which on it takes the kernel more time to have it back than to begin a thread, bytes.
+/// Bytes from which on the kernel takes more time to have memory back than to begin a thread.
 const LARGE: usize = 4 << 20;
 
 /// The memory a session shares with its client. A thread of its own gives it back: the kernel
