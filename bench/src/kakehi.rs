@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
-    process::{Process, end_with_this},
+    process::{Process, cpu_of, end_with_this},
     scratch::Scratch,
 };
 
@@ -90,17 +90,9 @@ impl Daemon {
         self.process.send(Signal::CONT);
     }
 
-    /// CPU time the process has used, all threads together.
+    /// CPU time the process has used, all threads together, also those that have ended.
     pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
-        let tasks = format!("/proc/{}/task", self.process.0.id());
-        let mut nanos = 0;
-        for task in fs::read_dir(tasks)? {
-            // On the run queue, waiting, and turns: the first in nanoseconds of CPU time.
-            let text = fs::read_to_string(task?.path().join("schedstat"))?;
-            let used = text.split(' ').next().context("three numbers")?;
-            nanos += used.parse::<u64>()?;
-        }
-        Ok(Duration::from_nanos(nanos))
+        Ok(cpu_of(self.process.0.id())?)
     }
 
     /// The most memory that it has had, MiB.

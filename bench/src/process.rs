@@ -80,6 +80,29 @@ pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// CPU time that a process has used, with all threads that it has had.
+///
+/// # Errors
+///
+/// There is no such process.
+pub(crate) fn cpu_of(pid: u32) -> io::Result<Duration> {
+    let (mut clock, mut time) = (0, MaybeUninit::<libc::timespec>::zeroed());
+    let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: `clock` is this function's.
+    let errno = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    if errno != 0 {
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    // SAFETY: `time` has room for what is written.
+    if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeros are a time, too.
+    let time = unsafe { time.assume_init() };
+    let (s, ns) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Ok(Duration::new(s.unwrap_or(0), ns.unwrap_or(0)))
+}
+
 /// CPU time of all children that were waited for.
 pub(crate) fn cpu_of_children() -> Duration {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
