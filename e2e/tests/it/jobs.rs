@@ -116,13 +116,13 @@ fn what_the_program_is_sent_as_well_is_not_passed_on_to_it() {
     assert!(counts[0] >= 5 && counts.iter().sum::<u32>() <= 17, "{said}");
 }
 
-/// As `timeout` does.
+/// As under `timeout`, which signals its own group besides, and a shell there twice.
 #[test]
 fn a_program_that_has_left_the_group_gets_its_signals() {
     let folder = Folder::new();
     let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
     let mut command = kakehi_run(&folder, &[]);
-    let mut running = ready(command.args(["timeout", "60", "sh", "-c", script]));
+    let mut running = ready(command.args(["setsid", "sh", "-c", script]));
     kill_process_group(running.pid(), Signal::TERM).expect("it runs");
     assert_eq!(running.wait(SOON).code(), Some(9));
 }
