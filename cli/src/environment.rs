@@ -19,7 +19,7 @@ pub(crate) struct Environment {
     pub(crate) variables: BTreeMap<OsString, OsString>,
     /// Missing when the current folder has been removed.
     pub(crate) folder: Option<PathBuf>,
-    /// What is preloaded is so in the program only.
+    /// True if the libraries of `LD_PRELOAD` are preloaded in the program only.
     pub(crate) is_without: bool,
 }
 

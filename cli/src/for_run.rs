@@ -64,8 +64,9 @@ impl ForRun<'_> {
         run: OwnedFd,
     ) -> i32 {
         let starter = Starter::run(output, &self.job.folder);
-        let given_up = mounts.as_ref().map_or(Ok(()), OwnMounts::give_up_others);
-        let served = given_up.map_err(|why| not_started(&why, self.config)).and_then(|()| {
+        let served = outlive().and_then(|()| {
+            let given_up = mounts.as_ref().map_or(Ok(()), OwnMounts::give_up_others);
+            given_up.map_err(|why| not_started(&why, self.config))?;
             let standby = unmasked(|| Standby::of_daemon(&self.job.folder));
             let standby = standby.map_err(|why| self.failed(&why))?.attaching(run);
             let configuration = daemon::Config {
@@ -84,8 +85,8 @@ impl ForRun<'_> {
         let starter = Starter::run(output, &self.job.folder);
         let counts = standby.counts();
         let end = run.try_clone();
-        let served = unmasked(|| standby.take_over()).map_err(|why| self.failed(&why));
-        let served = served.and_then(|standby| {
+        let served = outlive().and_then(|()| {
+            let standby = unmasked(|| standby.take_over()).map_err(|why| self.failed(&why))?;
             self.serve(self.configuration(&starter)?, standby.attaching(run), || {})
         });
         let served = served.or_else(|why| match (counts, end) {
@@ -105,7 +106,6 @@ impl ForRun<'_> {
         standby: Standby,
         ready: impl FnOnce(),
     ) -> Result<(Summary, Box<dyn Any>), Failure> {
-        signals::outlive(&[SIGUSR1, SIGUSR2, SIGHUP])?;
         log::start(self.config.level(), true);
         let served = daemon::serve(configuration, Some(standby), |_| ready());
         served.map_err(|why| self.failed(&why))
@@ -155,6 +155,11 @@ impl ForRun<'_> {
             _ => or_instead(Failure::of_daemon(why), self.config),
         }
     }
+}
+
+/// At once: a job may be signalled while its daemon starts.
+fn outlive() -> Result<(), Failure> {
+    signals::outlive(&[SIGUSR1, SIGUSR2, SIGHUP])
 }
 
 /// Waits until the run at the other end of a connection has ended.

@@ -131,7 +131,7 @@ fn serve_to_end(
     ended.map_err(|why| Failure::of_daemon(&why))
 }
 
-/// What any daemon of this configuration is told.
+/// The daemon's configuration, as far as all daemons have it.
 pub(crate) fn configuration(
     config: &Config,
     job: &Job,

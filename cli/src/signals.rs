@@ -74,7 +74,7 @@ pub(crate) struct Running {
     is_by_signal: bool,
 }
 
-/// What a [`Running`] waits for.
+/// Event that a [`Running`] waits for.
 pub(crate) enum News {
     /// The program has ended.
     End(ExitStatus),
@@ -82,7 +82,7 @@ pub(crate) enum News {
     Call,
 }
 
-/// What has ended a wait.
+/// Cause of the end of a wait.
 enum Waited {
     /// Somebody calls.
     Called,

@@ -126,7 +126,7 @@ impl Standby {
         Ok(Self { place, listening, callers: Vec::new(), ..self })
     }
 
-    /// What the programs count by themselves, also when this is gone.
+    /// Counts that the programs keep by themselves; they can be read when this is gone.
     ///
     /// # Errors
     ///

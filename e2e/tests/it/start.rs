@@ -238,22 +238,27 @@ fn run_of_a_program_that_cannot_be_started_is_ended_by_a_signal() {
     let script = folder.join("script");
     fs::write(&script, "#!/no-such/interpreter\n").expect("a file");
     fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("ours");
-    let mut command = kakehi_run(&folder, &["--engine", "threads"]);
-    let mut running = Running::start(command.arg(&script).stderr(Stdio::null()));
-    let mut daemon = None;
-    assert!(wait_for(SOON, || {
-        daemon = daemon_in(&folder).and_then(Pid::from_raw);
-        daemon.is_some() || running.child.try_wait().expect("own child").is_some()
-    }));
-    let Some(daemon) = daemon else { return }; // It was over before it was seen.
-    kill_process(daemon, Signal::STOP).ok();
-    // One that comes while the program is about to be started is that one's.
-    let ended = wait_for(SOON, || {
-        running.signal(Signal::TERM);
-        running.child.try_wait().expect("own child").is_some()
+    // Most are over before their daemon is seen.
+    let is_seen = wait_for(SOON, || {
+        let mut command = kakehi_run(&folder, &["--engine", "threads"]);
+        let mut running = Running::start(command.arg(&script).stderr(Stdio::null()));
+        let mut is_over = || running.child.try_wait().expect("own child").is_some();
+        let mut daemon = None;
+        while daemon.is_none() && !is_over() {
+            daemon = daemon_in(&folder).and_then(Pid::from_raw);
+        }
+        let Some(daemon) = daemon else { return false };
+        kill_process(daemon, Signal::STOP).ok();
+        // One that comes while the program is about to be started is that one's.
+        let ended = wait_for(SOON, || {
+            running.signal(Signal::TERM);
+            running.child.try_wait().expect("own child").is_some()
+        });
+        kill_process(daemon, Signal::KILL).ok();
+        assert!(ended);
+        true
     });
-    kill_process(daemon, Signal::KILL).ok();
-    assert!(ended);
+    assert!(is_seen, "no daemon was seen");
 }
 
 /// The daemon that a `kakehi run` of this test has started.

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::process::Pid;
 
-/// What a process ends with that has panicked, as Rust's own.
+/// Exit code of a process that has panicked, as Rust's own.
 const PANICKED: i32 = 101;
 /// Links of a process's folder of threads, of which there is one.
 const LINKS_OF_ONE_THREAD: u64 = 3;
@@ -33,8 +33,11 @@ pub fn fork(kept: &[RawFd], first: impl FnOnce(), child: impl FnOnce() -> i32) -
     // SAFETY: no thread but this one can hold a lock, or be about to change something: what is
     // copied is whole, and any function may be called.
     let pid = unsafe { libc::fork() };
-    if pid != 0 {
-        return Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error);
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if let Some(child) = Pid::from_raw(pid) {
+        return Ok(child);
     }
     // The frames below are the other process's: nothing may return to them, or unwind.
     let run = || {
