@@ -106,17 +106,10 @@ pub(crate) fn preloading(environment: &Environment, library: &Path) -> OsString 
 /// what a command does about a mapped folder it does to this node's.
 pub(crate) fn leave(environment: &Environment) {
     let Some(others) = without(environment) else { return };
-    // Without a way to be started anew it goes on as it is, as well as it can.
-    if let Ok(program) = env::current_exe() {
-        let mut arguments = env::args_os();
-        let mut command = Command::new(program);
-        command.arg0(arguments.next().unwrap_or_default()).args(arguments);
-        match others.is_empty() {
-            true => command.env_remove(LD_PRELOAD),
-            false => command.env(LD_PRELOAD, others),
-        };
-        drop(command.exec());
-    }
+    start_anew(|command| match others.is_empty() {
+        true => command.env_remove(LD_PRELOAD),
+        false => command.env(LD_PRELOAD, others),
+    });
 }
 
 /// Starts this command, which runs a program, anew without anything preloaded: libraries such as
@@ -126,12 +119,17 @@ pub(crate) fn leave_all(environment: &Environment) {
     let present = environment.get(LD_PRELOAD).filter(|_| !environment.is_without);
     let Some(present) = present else { return };
     let others = without(environment).unwrap_or_else(|| present.to_owned());
-    // As there.
+    start_anew(|command| command.env_remove(LD_PRELOAD).env(PRELOADED, others));
+}
+
+/// Starts this command with other variables. Without a way to do so it goes on as it is, as well as
+/// it can.
+fn start_anew(change: impl FnOnce(&mut Command) -> &mut Command) {
     if let Ok(program) = env::current_exe() {
         let mut arguments = env::args_os();
         let mut command = Command::new(program);
         command.arg0(arguments.next().unwrap_or_default()).args(arguments);
-        drop(command.env_remove(LD_PRELOAD).env(PRELOADED, others).exec());
+        drop(change(&mut command).exec());
     }
 }
 
