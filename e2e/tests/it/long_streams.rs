@@ -30,9 +30,13 @@ const LEN: u64 = MIB << 20;
 fn long_streams_pass_by_the_page_cache_and_survive_a_killed_server() {
     let folder = Folder::alone();
     let Some(rig) = Rig::start(&folder, "loop", "ext4") else { return };
-    if let Err(why) = keep_few_dirty_pages(&rig.mount()) {
-        return skip("long streams", format!("the kernel takes no limit of a device: {why}"));
-    }
+    let _limits = match Limits::few_dirty_pages(&rig.mount()) {
+        Ok(limits) => limits,
+        Err(why) => {
+            let why = format!("the kernel takes no limit of a device: {why}");
+            return skip("long streams", why);
+        }
+    };
     fs::create_dir_all(rig.mount().join("root/job")).expect("folders");
     symlink(rig.mount().join("root"), folder.join("root")).expect("a link");
     let mut server = Server::start(&folder, Scheme::Tcp);
@@ -72,13 +76,36 @@ fn stream(folder: &Folder, server: &Server, index: usize) -> Running {
     Running::start(command.stdin(Stdio::null()))
 }
 
-/// Has the kernel make writers of this file system wait early, as a node of little memory does.
-fn keep_few_dirty_pages(mount: &Path) -> std::io::Result<()> {
-    let device = fs::metadata(mount)?.dev();
-    let name = format!("{}:{}", major(device), minor(device));
-    let limits = PathBuf::from("/sys/class/bdi").join(name);
-    fs::write(limits.join("strict_limit"), "1")?;
-    fs::write(limits.join("max_bytes"), (16 << 20).to_string())
+/// Limits of the dirty pages of a device, which outlive the file system on it: they are as they
+/// were once this is dropped.
+struct Limits {
+    folder: PathBuf,
+    before: Vec<(&'static str, String)>,
+}
+
+impl Limits {
+    /// Has the kernel make writers of a file system wait early, as a node of little memory does.
+    fn few_dirty_pages(mount: &Path) -> std::io::Result<Self> {
+        let device = fs::metadata(mount)?.dev();
+        let name = format!("{}:{}", major(device), minor(device));
+        let folder = PathBuf::from("/sys/class/bdi").join(name);
+        let before = ["max_ratio", "strict_limit"].into_iter();
+        let before = before.map(|name| Ok((name, fs::read_to_string(folder.join(name))?)));
+        let limits = Self { before: before.collect::<std::io::Result<_>>()?, folder };
+        fs::write(limits.folder.join("strict_limit"), "1")?;
+        fs::write(limits.folder.join("max_bytes"), (16 << 20).to_string())?;
+        Ok(limits)
+    }
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        for (name, value) in &self.before {
+            if let Err(why) = fs::write(self.folder.join(name), value) {
+                note(format_args!("{} stays as it is: {why}", self.folder.display()));
+            }
+        }
+    }
 }
 
 /// True if the server has a file open past the page cache.

@@ -106,7 +106,7 @@ pub(crate) fn commit<S: Storage>(
 ) -> Result<()> {
     debug_assert!(plan.layout.data_at() <= tail.table_at, "the block table is behind the data");
     let order = plan.header.order;
-    output.resize(tail.end)?;
+    output.cut(tail.end)?;
     settle(output, plan)?;
     let mut bytes = order.bytes_u32(tail.block_count).to_vec();
     bytes.extend_from_slice(&order.bytes_u64(tail.table_at));
