@@ -9,9 +9,9 @@
 //! where the second block of each lies. When they are used up the set gets another physical file.
 //!
 //! In a *dense* file no task has a second block, and so a chunk can be as long as the stream in it:
-//! the next task gets it when that is known, behind all others. Its size is in the header before
-//! its data is in the file, and the data before the journal says so: whoever dies in between leaves
-//! an empty task.
+//! the next task gets it when that is known, behind all others. Its data is in the file, and then
+//! its size in the header, before the journal says so: whoever dies in between leaves bytes behind
+//! all chunks, which are cut off before anything else is written, or an empty task.
 
 mod closed;
 mod dense;
@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-pub use self::dense::Placed;
+pub use self::dense::Untold;
 use self::filled::{Filled, Lens};
 use crate::{
     catalogue::HEAD_LEN_MAX,
@@ -75,8 +75,8 @@ struct Member<F> {
     journal: Option<Arc<F>>,
     /// Blocks in the journal of its last writer; `None` if the journal is of this one.
     recorded: Option<Vec<Filled>>,
-    /// A write of chunk sizes failed: the header may say anything of the last ones.
-    is_unsure: bool,
+    /// Tasks whose chunk sizes the header says: of those behind it may say anything.
+    told: usize,
 }
 
 /// Summary of a multifile's start.
@@ -367,7 +367,7 @@ impl<S: Storage> Growing<S> {
             let manner = Manner::without_journal(number, member.plan.header.task_count);
             // By another name by now, or with another file at its own, it is this one all the same.
             let file = Arc::clone(&member.file);
-            if member.is_unsure {
+            if member.told < member.plan.layout.placed() {
                 write_all(&*file, &member.plan.front(), 0).on_file(number)?;
             }
             let mut output = Output::new(&self.storage, file, &manner);
@@ -388,7 +388,8 @@ impl<S: Storage> Growing<S> {
 
 impl<F: File> Member<F> {
     fn new(plan: FilePlan, instance: u64, file: Arc<F>) -> Self {
-        Self { plan, instance, file, journal: None, recorded: None, is_unsure: false }
+        let told = plan.layout.placed();
+        Self { plan, instance, file, journal: None, recorded: None, told }
     }
 
     /// How a task's stream of so many bytes fills its blocks.

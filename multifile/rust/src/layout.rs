@@ -111,6 +111,11 @@ impl Layout {
         self.starts.len()
     }
 
+    /// Lengths of the chunks from that of task `first` to the last one.
+    pub(crate) fn chunks_from(&self, first: usize) -> &[u64] {
+        self.chunks.get(first..self.placed()).unwrap_or_default()
+    }
+
     /// The chunks of task `task` of this file.
     #[must_use]
     pub fn place(&self, task: usize) -> Option<ChunkPlace> {

@@ -52,7 +52,7 @@ pub use blocks::Table;
 pub use cursor::{Cursor, Fill};
 pub use error::{Argument, Error, Part, Result};
 pub use group::Group;
-pub use growing::{Growing, Held, NewFile, Peek, Placed};
+pub use growing::{Growing, Held, NewFile, Peek, Untold};
 pub use packing::Packing;
 pub use parallel::{ParReader, ParWriter};
 pub use plan::{NewTask, Options, Style};

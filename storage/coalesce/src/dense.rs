@@ -1,9 +1,8 @@
 //! Small files that were made and written before anybody asked for them. Most are closed.
 
-use std::{io, ops::Range};
+use std::io;
 
 use multifile::catalogue::Time;
-use uring::Buffer;
 
 use super::volume::{Changing, Volume};
 
@@ -18,15 +17,15 @@ pub(super) struct Small {
     pub(super) mode: u32,
     /// When it was made and written.
     pub(super) time: Time,
-    /// Its bytes, among those of all files that are made together.
-    pub(super) data: Range<usize>,
+    /// The task that has its bytes, which were [kept](Volume::keep), if it has any.
+    pub(super) task: Option<u64>,
     /// It is open still: it is not at rest once it is made.
     pub(super) is_open: bool,
 }
 
 impl Volume {
-    /// Makes all of `files`, whose names are different ones: their bytes first, and then all names
-    /// by one record. On return they are in the multifile.
+    /// Makes all of `files`, whose names are different ones: the multifile says what it has kept of
+    /// them first, and then all names by one record. On return it has them.
     ///
     /// # Errors
     ///
@@ -35,25 +34,13 @@ impl Volume {
         &self,
         changing: &Changing<'_>,
         files: &mut [Small],
-        data: &[Buffer],
     ) -> io::Result<()> {
         // Nobody knows of them, so there is nothing to hide; but none is shown before it is made.
         let _paused = self.resting.pause();
-        let (mut shown, mut tasks) = (Vec::new(), Vec::new());
-        let with_bytes = files.iter().filter(|file| !file.data.is_empty());
-        let with_bytes: Vec<&[Buffer]> =
-            with_bytes.filter_map(|file| data.get(file.data.clone())).collect();
-        let taken = async {
-            self.keep(&with_bytes, &mut tasks).await?;
-            debug_assert_eq!(tasks.len(), with_bytes.len(), "every file with bytes has a task");
-            shown = self.resting.to_show(files);
-            self.make_files(changing, files, &tasks).await
-        };
-        let taken = taken.await;
-        match taken {
-            Ok(()) => self.resting.calm_down(shown),
-            Err(_) => self.users.set_left(tasks),
-        }
-        taken
+        self.tell_kept(files.iter().filter_map(|file| file.task)).await?;
+        let shown = self.resting.to_show(files);
+        self.make_files(changing, files).await?;
+        self.resting.calm_down(shown);
+        Ok(())
     }
 }

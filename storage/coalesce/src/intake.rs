@@ -19,7 +19,6 @@ use std::{
     collections::HashMap,
     io, mem,
     rc::Rc,
-    slice,
     sync::Arc,
     time::Duration,
 };
@@ -31,13 +30,18 @@ use storage::verdict::errno;
 use uring::{Buffer, Buffers};
 use wire::CreateFlags;
 
-use self::source::{Making, Source, Stand, State};
+use self::{
+    batch::Batch,
+    source::{Making, Source, Stand, State},
+};
 use super::{file::Packed, places::Places, stream::Turn, volume::Volume};
 use crate::clients::Clients;
 
-/// Time between two looks at what is published: what is found at one is in the multifile by the
-/// next, and no byte is to be older than 10 ms. Fewer looks take in more by as many calls.
+/// Time between two looks at what is published: what is found at one is in the multifile
+/// soon, and no byte is to be older than 10 ms. Fewer looks take in more by as many calls.
 const TICK: Duration = Duration::from_millis(4);
+/// The same while files wait for others to be made with: they are made once none come.
+const SHORT_TICK: Duration = Duration::from_millis(2);
 /// Looks in vain after which clients have to announce what they publish.
 const QUIET_TICKS: u32 = 3;
 /// Age from which a file that is still open is made: it was found by the last look.
@@ -56,6 +60,8 @@ pub(crate) struct Intake {
     clients: Arc<Clients>,
     handle: Handle,
     sources: RefCell<Vec<Rc<RefCell<Source>>>>,
+    /// Files whose bytes are in their multifiles, and which are not made yet.
+    batches: RefCell<Vec<Batch>>,
     /// Of bundles that were known when they were last looked at.
     known: Cell<u64>,
     /// Where clients find files at rest, if the kernel lets them.
@@ -87,6 +93,7 @@ impl Intake {
             clients: Arc::clone(clients),
             handle: handle.clone(),
             sources: RefCell::default(),
+            batches: RefCell::default(),
             known: Cell::new(0),
             places: places.ok(),
             turn: Turn::default(),
@@ -111,7 +118,8 @@ impl Intake {
             while quiet < QUIET_TICKS {
                 let has_come = self.take(false).await;
                 quiet = if has_come { 0 } else { quiet + 1 };
-                first(self.handle.sleep(TICK), self.clients.bundles.announced()).await;
+                let pause = if self.batches.borrow().is_empty() { TICK } else { SHORT_TICK };
+                first(self.handle.sleep(pause), self.clients.bundles.announced()).await;
             }
             let sources = self.sources.borrow().clone();
             for source in &sources {
@@ -155,6 +163,7 @@ impl Intake {
         let _taken = self.turn.take().await;
         self.learn();
         let sources = self.sources.borrow().clone();
+        let has_news = sources.iter().any(|source| source.borrow().has_news());
         // What gets old meanwhile is for the next time.
         let (now, mut has_come, mut open) = (self.handle.now(), false, Vec::new());
         for source in &sources {
@@ -168,7 +177,10 @@ impl Intake {
             }
             open.push(due);
         }
-        self.take_whole(&sources, &open).await;
+        self.keep_whole(&sources, &open).await;
+        if all || !has_news || self.is_due(self.handle.now()) {
+            self.make_kept().await;
+        }
         for source in &sources {
             self.take_open(source, all, now).await;
             source.borrow_mut().release(self.handle.now());
@@ -214,10 +226,17 @@ impl Intake {
         });
     }
 
+    /// True if files whose bytes are in their multifiles are not made yet.
+    #[cfg(test)]
+    pub(super) fn has_kept(&self) -> bool {
+        !self.batches.borrow().is_empty()
+    }
+
     /// Lets go of all, as a daemon that dies.
     #[cfg(test)]
     pub(super) fn forget(&self) {
         self.sources.borrow_mut().clear();
+        self.batches.borrow_mut().clear();
     }
 
     // ---- files that are open
@@ -226,13 +245,13 @@ impl Intake {
     /// over: whoever dies then leaves no part of a file that was closed. Also writes what has come
     /// of those that are made, and forgets those that are closed.
     async fn take_open(&self, source: &Rc<RefCell<Source>>, all: bool, now: Instant) {
-        let wanted = Self::due(source, all, now, |_| true);
+        let wanted = Self::due(source, all, now, |file| !matches!(file.state, State::Batched));
         if wanted.iter().any(|inode| source.borrow().is_new(*inode)) {
             // From here on its client waits, with each of these files, for what it has published.
             source.borrow().entry.shared().tear();
             self.read(source);
             // Closed before its client knew of that: who dies now is to leave all of it or nothing.
-            self.take_whole(slice::from_ref(source), &[]).await;
+            self.make_whole(source).await;
         }
         for inode in wanted {
             self.advance(source, inode).await;
@@ -268,19 +287,24 @@ impl Intake {
 
     /// Makes a file if it is not made yet, and writes to it what its client has written.
     async fn advance(&self, source: &Rc<RefCell<Source>>, inode: u64) {
-        let (mut state, data, at) = {
+        let (mut state, data, at, kept) = {
             let mut source = source.borrow_mut();
             let Some(file) = source.files.get_mut(&inode) else { return };
             let (pieces, at) = (mem::take(&mut file.pieces), file.written);
+            let kept = file.kept.take().map(|task| (Rc::clone(&file.volume), task));
             file.written = file.len;
-            (file.state.clone(), source.buffers(&pieces), at)
+            (file.state.clone(), source.buffers(&pieces), at, kept)
         };
         if state.is_new() {
             state.made(Box::pin(self.make(source, inode)).await.map_err(errno));
         }
+        let data = match kept {
+            Some((volume, task)) => Box::pin(volume.give_up(task)).await.map_err(errno),
+            None => data.ok_or(Errno::FAULT),
+        };
         let written = match (&state, data) {
-            (State::Open(file), Some(data)) => Box::pin(write(file, at, data)).await.map_err(errno),
-            (State::Open(_), None) => Err(Errno::FAULT),
+            (State::Open(file), Ok(data)) => Box::pin(write(file, at, data)).await.map_err(errno),
+            (State::Open(_), Err(why)) => Err(why),
             _ => Ok(()),
         };
         let mut source = source.borrow_mut();

@@ -1,9 +1,9 @@
 //! Small files that come together, with all their bytes: next to each other in a dense file, and
-//! what lies next to each other in memory by one write.
+//! what lies next to each other in memory by one write. That they are there the multifile is told
+//! later, of many at a time.
 
-use std::io;
+use std::{io, rc::Rc};
 
-use multifile::journal::SlotBytes;
 use rustix::io::Errno;
 use storage::Machine;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap};
@@ -15,7 +15,8 @@ const PIECE_LEN: usize = 1 << 20;
 
 impl Volume {
     /// Keeps streams whose bytes are all there, small ones next to each other; adds their tasks to
-    /// `tasks`, also if it fails: then those are nobody's. None is empty.
+    /// `tasks`, also if it fails: then those are nobody's. None is empty. The multifile is
+    /// [to say so](Self::tell_kept).
     pub(super) async fn keep(&self, all: &[&[Buffer]], tasks: &mut Vec<u64>) -> io::Result<()> {
         let lens: Vec<u64> = all.iter().map(|data| len_of(data)).collect();
         let _taken = self.placing.take().await;
@@ -41,13 +42,22 @@ impl Volume {
             // That it fits was seen without what rounds it up.
             let end = done + now.len().max(1);
             let now = lens.get(done..end).unwrap_or_default();
-            let first = self.place_next(&member, now, true).await?;
+            let first = self.place(&member, now, true)?;
             tasks.extend((first..).take(now.len()));
             self.fill(&member, first, all.get(done..end).unwrap_or_default()).await?;
             done = end;
         }
         debug_assert_eq!(done, all.len(), "every file is kept once");
         Ok(())
+    }
+
+    /// Returns the bytes of a task that were [kept](Self::keep), which is nobody's then.
+    pub(super) async fn give_up(&self, task: u64) -> io::Result<Vec<Buffer>> {
+        let stream = self.stream(task)?;
+        let buffer = Heap::buffer(usize::try_from(stream.len()).map_err(|_| Errno::FBIG)?);
+        let read = stream.read(self.machine(), 0, &buffer.clone().into()).await;
+        self.users.set_left([task]);
+        if read? == buffer.len() { Ok(vec![buffer]) } else { Err(Errno::IO.into()) }
     }
 
     /// Writes all of a long stream.
@@ -66,7 +76,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes streams that follow each other in a dense file, and then that they are there.
+    /// Writes streams that follow each other in a dense file.
     async fn fill(&self, member: &Member, first: u64, all: &[&[Buffer]]) -> io::Result<()> {
         let streams = (first..).take(all.len()).map(|task| self.stream(task));
         let streams = streams.collect::<io::Result<Vec<_>>>()?;
@@ -83,16 +93,49 @@ impl Volume {
         // A server takes several at a time, and one that is busy takes long for each.
         let written = runs.into_iter().map(|run| run.write(self.machine(), &member.data));
         executor::all(written).await.into_iter().collect::<io::Result<()>>()?;
-        let Some(slots_at) = streams.first().map(|stream| stream.slot_at()) else { return Ok(()) };
-        let mut slots = Vec::with_capacity(streams.len() * size_of::<SlotBytes>());
-        for (stream, data) in streams.iter().zip(all) {
-            slots.extend_from_slice(&stream.slot(len_of(data)));
-        }
-        let slots = Buffer::from(slots);
-        write_all(self.machine(), &member.journal()?, slots_at?, &slots).await?;
         streams.iter().zip(all).for_each(|(stream, data)| stream.extend_to(len_of(data)));
         Ok(())
     }
+
+    /// Has the multifile say of these tasks, which were [kept](Self::keep), that they have bytes:
+    /// the headers first, and then the journals.
+    pub(super) async fn tell_kept(&self, tasks: impl Iterator<Item = u64>) -> io::Result<()> {
+        let _taken = self.placing.take().await;
+        let mut runs: Vec<Slots> = Vec::new();
+        for task in tasks {
+            let stream = self.stream(task)?;
+            // What a long one has, its journal says.
+            if !stream.member().is_packed {
+                continue;
+            }
+            match runs.last_mut().filter(|run| run.end == task) {
+                Some(run) if Rc::ptr_eq(&run.member, stream.member()) => {
+                    run.bytes.extend_from_slice(&stream.slot(stream.len()));
+                    run.end += 1;
+                }
+                _ => runs.push(Slots {
+                    member: Rc::clone(stream.member()),
+                    at: stream.slot_at()?,
+                    end: task + 1,
+                    bytes: stream.slot(stream.len()).to_vec(),
+                }),
+            }
+        }
+        for Slots { member, at, bytes, .. } in runs {
+            self.tell_chunks(&member).await?;
+            write_all(self.machine(), &member.journal()?, at, &bytes.into()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Slots of tasks that follow each other in the journal of a dense file.
+struct Slots {
+    member: Rc<Member>,
+    at: u64,
+    /// The task behind the last one.
+    end: u64,
+    bytes: Vec<u8>,
 }
 
 fn len_of(data: &[Buffer]) -> u64 {

@@ -95,6 +95,10 @@ impl Member {
         Chunks { data_at: self.data_at, skip: self.skip, tasks: reaches.collect() }
     }
 
+    pub(super) fn is_begun(&self) -> bool {
+        self.journal.borrow().is_some()
+    }
+
     pub(super) fn begin(&self, journal: uring::File) {
         *self.journal.borrow_mut() = Some(journal);
     }

@@ -6,14 +6,14 @@
 //!
 //! # Order
 //!
-//! The header has the size of a chunk before data is in it, and data is in it before the journal
-//! says so. A task that no name leads to is nobody's: so whoever dies in between leaves a chunk
-//! that the next small file may get.
+//! The header has the size of a chunk, and the chunk its data, before the journal says so. A task
+//! that no name leads to is nobody's: so whoever dies in between leaves a chunk that the next small
+//! file may get, or bytes behind all chunks, which are cut off when the multifile is begun again.
 
 use std::{io, rc::Rc};
 
 use executor::lock;
-use multifile::Placed;
+use multifile::Untold;
 use rustix::io::Errno;
 
 use super::{
@@ -46,7 +46,8 @@ impl Volume {
         }
         let _taken = self.placing.take().await;
         let member = self.dense_member(len).await?;
-        self.place_next(&member, &[len], false).await
+        let first = self.place(&member, &[len], false)?;
+        self.tell_chunks(&member).await.map(|()| first)
     }
 
     /// A chunk that another small file has left.
@@ -63,6 +64,10 @@ impl Volume {
         let Some((chunk_len, task)) = self.users.take_free(len..=most, is_unused) else {
             return Ok(None);
         };
+        let member = Rc::clone(self.stream(task)?.member());
+        let _taken = self.placing.take().await;
+        let told = self.tell_chunks(&member).await;
+        told.inspect_err(|_| self.users.set_free([(chunk_len, task)]))?;
         self.empty(chunk_len, task).await.map(|()| Some(task))
     }
 
@@ -87,35 +92,34 @@ impl Volume {
         growing.as_ref().and_then(|growing| growing.end_of(member.number, 1).ok()).unwrap_or(0)
     }
 
-    /// Gives chunks to the next tasks of a dense file; returns the first of these tasks. What is in
-    /// the chunks is zeros unless they are about to be `soiled`.
-    pub(super) async fn place_next(
-        &self,
-        member: &Member,
-        lens: &[u64],
-        soiled: bool,
-    ) -> io::Result<u64> {
-        let Placed { first, header_at, header } = {
-            let mut growing = lock(&self.growing);
-            growing.as_mut().ok_or(Errno::IO)?.place_next(member.number, lens)?
-        };
-        let said = write_all(self.machine(), &member.data, header_at, &header.into()).await;
-        if let Err(why) = said {
-            if let Some(growing) = &mut *lock(&self.growing) {
-                growing.mark_unsure(member.number);
-            }
-            member.unplaced.set(0);
-            return Err(why);
-        }
+    /// Gives chunks to the next tasks of a dense file, and returns the first of these tasks; the
+    /// header is [to say so](Self::tell_chunks). What is in the chunks is zeros unless they are about
+    /// to be `soiled`. The caller has the turn to place.
+    pub(super) fn place(&self, member: &Member, lens: &[u64], soiled: bool) -> io::Result<u64> {
+        let mut growing = lock(&self.growing);
+        let growing = growing.as_mut().ok_or(Errno::IO)?;
+        let first = growing.place_next(member.number, lens)?;
         debug_assert!(lens.len() as u64 <= member.unplaced.get(), "the member has these tasks");
         member.unplaced.set(member.unplaced.get().saturating_sub(lens.len() as u64));
         let first_task = member.first_task + u64::from(first);
-        let growing = lock(&self.growing);
-        let growing = growing.as_ref().ok_or(Errno::IO)?;
         for (local, task) in (first..).zip(first_task..).take(lens.len()) {
             self.stream(task)?.settle(growing.place(member.number, local)?, soiled);
         }
         Ok(first_task)
+    }
+
+    /// Has the header of a dense file say the sizes of all its chunks, before the journal says
+    /// anything of them. The caller has the turn to place.
+    pub(super) async fn tell_chunks(&self, member: &Member) -> io::Result<()> {
+        let untold = lock(&self.growing).as_ref().and_then(|growing| growing.untold(member.number));
+        let Some(Untold { count, at, bytes }) = untold else { return Ok(()) };
+        let said = write_all(self.machine(), &member.data, at, &bytes.into()).await;
+        // One whose header cannot be written gets no more.
+        said.inspect_err(|_| member.unplaced.set(0))?;
+        if let Some(growing) = &mut *lock(&self.growing) {
+            growing.told(member.number, count);
+        }
+        Ok(())
     }
 
     /// Has the bytes of an open file in a stream with room for `len` bytes, unless another task has

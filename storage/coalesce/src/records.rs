@@ -107,16 +107,10 @@ impl Volume {
         Ok(value)
     }
 
-    /// Makes files, with the bytes of those that have any in these tasks; on return that is
-    /// written.
-    pub(super) async fn make_files(
-        &self,
-        _: &Changing<'_>,
-        files: &mut [Small],
-        tasks: &[u64],
-    ) -> io::Result<()> {
+    /// Makes files; on return that is written.
+    pub(super) async fn make_files(&self, _: &Changing<'_>, files: &mut [Small]) -> io::Result<()> {
         self.reserve_names().await?;
-        let made = self.tree.borrow_mut().make_files(files, tasks.iter().copied());
+        let made = self.tree.borrow_mut().make_files(files);
         let (bytes, undo) = made?;
         self.append(Record { bytes, undo, makes_files: true, ..Record::default() }).await
     }

@@ -186,10 +186,12 @@ impl Volume {
         Ok(())
     }
 
+    /// Takes in the journals of physical files that had none.
     fn take_journals(&self) -> io::Result<()> {
         let growing = lock(&self.growing);
         let growing = growing.as_ref().ok_or(Errno::IO)?;
-        for (file, member) in (0u32..).zip(self.streams.borrow().members()) {
+        let members = self.members();
+        for (file, member) in (0u32..).zip(members).filter(|(_, member)| !member.is_begun()) {
             let journal = growing.journal(file).ok_or(Errno::IO)?.try_clone()?;
             member.begin(uring::File::new(journal.into())?);
         }

@@ -32,7 +32,7 @@ const DATA_LEN_MIN: u64 = 2 * LEN_MAX;
 const SHARE: u64 = 4;
 /// Part of the data log after which the daemon is told that there is a lot to take in: until then
 /// its ticks do, and each takes in more by as many calls.
-const KICK_PART: u64 = 4;
+const KICK_PART: u64 = 2;
 /// Time after which a daemon that has taken nothing in is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 

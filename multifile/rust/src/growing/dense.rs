@@ -7,15 +7,15 @@ use crate::{
     storage::Storage,
 };
 
-/// Tasks that have got chunks, and what the header is to say of them before their data is written.
+/// Chunk sizes that a header is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
-    /// The first of these tasks in its file; the others follow.
-    pub first: u32,
-    /// Offset of their chunk sizes in the header.
-    pub header_at: u64,
-    /// The chunk sizes as they are stored.
-    pub header: Vec<u8>,
+pub struct Untold {
+    /// Number of tasks that have them.
+    pub count: usize,
+    /// Offset in the physical file.
+    pub at: u64,
+    /// The sizes as they are stored.
+    pub bytes: Vec<u8>,
 }
 
 impl<S: Storage> Growing<S> {
@@ -27,38 +27,44 @@ impl<S: Storage> Growing<S> {
         u32::try_from(placed).unwrap_or(u32::MAX)
     }
 
-    /// Gives chunks for streams of `lens` bytes to the next tasks of a dense file. The header is
-    /// to say so before anything is written to these chunks; if it cannot be written, the file is
-    /// [unsure](Self::mark_unsure).
+    /// Gives chunks for streams of `lens` bytes to the next tasks of a dense file, and returns the
+    /// first one of these. Before its journal says anything of them the header is to say
+    /// [their sizes](Self::untold).
     ///
     /// # Errors
     ///
     /// [`Argument::Task`]: it has not as many tasks left, or a stream would have no bytes;
     /// [`Error::TooLarge`]. Nothing has changed then.
-    pub fn place_next(&mut self, file: u32, lens: &[u64]) -> Result<Placed> {
+    pub fn place_next(&mut self, file: u32, lens: &[u64]) -> Result<u32> {
         let member = self.member_mut(file)?;
-        let header = &member.plan.header;
-        let unit = u64::from(header.fs_block_len);
+        let unit = u64::from(member.plan.header.fs_block_len);
         let chunks = lens.iter().map(|len| match len {
             0 => Err(Argument::Task.into()),
             len => round_up(*len, unit).ok_or(Error::TooLarge),
         });
-        let chunks = chunks.collect::<Result<Vec<_>>>()?;
-        let first = member.plan.layout.append(&chunks)?;
-        debug_assert!(first + chunks.len() <= member.plan.ranks.len(), "placed tasks exist");
-        let bytes: Vec<_> = chunks.iter().map(|len| header.order.bytes_u64(*len)).collect();
-        Ok(Placed {
-            first: u32::try_from(first).map_err(|_| Error::TooLarge)?,
-            header_at: header.chunks_at() + 8 * wide(first),
-            header: bytes.concat(),
-        })
+        let first = member.plan.layout.append(&chunks.collect::<Result<Vec<_>>>()?)?;
+        debug_assert!(first + lens.len() <= member.plan.ranks.len(), "placed tasks exist");
+        u32::try_from(first).map_err(|_| Error::TooLarge)
     }
 
-    /// The header of a physical file may not say what [`place_next`](Self::place_next) returned: it
-    /// is written again when the multifile is closed.
-    pub fn mark_unsure(&mut self, file: u32) {
+    /// Chunk sizes of physical file `file` that its header does not say yet; `None`: it says all.
+    /// What is not [told](Self::told) until then, closing the multifile writes.
+    #[must_use]
+    pub fn untold(&self, file: u32) -> Option<Untold> {
+        let member = self.member(file).ok()?;
+        let header = &member.plan.header;
+        let chunks = member.plan.layout.chunks_from(member.told);
+        let bytes: Vec<_> = chunks.iter().map(|len| header.order.bytes_u64(*len)).collect();
+        let at = header.chunks_at() + 8 * wide(member.told);
+        Some(Untold { count: chunks.len(), at, bytes: bytes.concat() })
+            .filter(|untold| untold.count > 0)
+    }
+
+    /// The header of physical file `file` says the next `count` chunk sizes.
+    pub fn told(&mut self, file: u32, count: usize) {
         if let Ok(member) = self.member_mut(file) {
-            member.is_unsure = true;
+            member.told += count;
+            debug_assert!(member.told <= member.plan.layout.placed(), "what is told is placed");
         }
     }
 }

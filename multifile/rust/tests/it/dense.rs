@@ -4,8 +4,7 @@ use std::{fs, io::Read, ops::Range, path::Path};
 
 use fastrand::Rng;
 use multifile::{
-    Disk, Error, Growing, NewFile, NewTask, Options, Placed, Reader, Repair, Storage, Style,
-    Writer,
+    Disk, Error, Growing, NewFile, NewTask, Options, Reader, Repair, Storage, Style, Writer,
     journal::{SLOT_LEN, Slot, SlotKey},
     storage::File,
 };
@@ -50,8 +49,8 @@ impl<S: Storage> Dense<S> {
         (Self { growing, file }, held.lens, held.was_unclosed)
     }
 
-    /// Places the streams; what was to be said of them is written.
-    fn place(&mut self, batch: &[Vec<u8>]) -> Result<Placed, Error> {
+    /// Places the streams, and returns the first one's task.
+    fn place(&mut self, batch: &[Vec<u8>]) -> Result<u32, Error> {
         if TASKS - self.growing.placed_count(self.file) < u32::try_from(batch.len()).unwrap() {
             self.growing.add(DENSE, false)?;
             self.file += 1;
@@ -65,20 +64,22 @@ impl<S: Storage> Dense<S> {
         let placed = self.place(batch)?;
         let physical = self.growing.file(self.file).unwrap();
         let io = |error: std::io::Error| Error::io(self.file, &error);
-        all(&**physical, &placed.header, placed.header_at).map_err(io)?;
-        for (task, bytes) in (placed.first..).zip(batch) {
+        for (task, bytes) in (placed..).zip(batch) {
             let at = self.growing.place(self.file, task).unwrap().start_at;
             all(&**physical, bytes, at).map_err(io)?;
         }
-        let first = self.growing.key(self.file, placed.first).unwrap();
-        let slots = (placed.first..).zip(batch).map(|(task, bytes)| {
+        let untold = self.growing.untold(self.file).unwrap();
+        all(&**physical, &untold.bytes, untold.at).map_err(io)?;
+        let first = self.growing.key(self.file, placed).unwrap();
+        let slots = (placed..).zip(batch).map(|(task, bytes)| {
             Slot::of(bytes.len() as u64, None).encode(&SlotKey { task, ..first })
         });
         let slots: Vec<_> = slots.collect();
         let journal = self.growing.journal(self.file).unwrap();
         all(&**journal, &slots.concat(), first.at().unwrap()).map_err(io)?;
+        self.growing.told(self.file, untold.count);
         let before: u32 = (0..self.file).map(|file| self.growing.task_count(file)).sum();
-        let first = usize::try_from(before + placed.first).unwrap();
+        let first = usize::try_from(before + placed).unwrap();
         Ok(first..first + batch.len())
     }
 }
@@ -233,9 +234,10 @@ fn a_file_whose_header_could_not_be_written_is_closed_as_it_is() {
     let disk = Disk::in_folder(folder.path());
     let mut dense = Dense::create(&disk).unwrap();
     dense.write(&[vec![7; 30]]).unwrap();
-    let lost = dense.place(&[vec![8; 50], vec![8; 60]]).unwrap();
-    all(&**dense.growing.file(1).unwrap(), &[9; 8], lost.header_at + 4).unwrap();
-    dense.growing.mark_unsure(1);
+    dense.place(&[vec![8; 50], vec![8; 60]]).unwrap();
+    let lost = dense.growing.untold(1).unwrap();
+    assert_eq!((lost.count, lost.bytes.len()), (2, 16));
+    all(&**dense.growing.file(1).unwrap(), &[9; 8], lost.at + 4).unwrap();
     let lens = lens(&[vec![], vec![7; 30]], 1 + TASKS as usize);
     dense.growing.close(&lens, false).unwrap();
     assert_eq!(streams(&disk)[1], [7; 30]);
@@ -252,6 +254,6 @@ fn tasks_that_are_not_there_get_no_chunks() {
         assert!(dense.growing.place_next(1, lens).is_err(), "{lens:?}");
     }
     assert!(dense.growing.place_next(0, &[1]).is_err());
-    assert_eq!(dense.growing.place_next(1, &[1]).map(|placed| placed.first), Ok(TASKS - 1));
+    assert_eq!(dense.growing.place_next(1, &[1]), Ok(TASKS - 1));
     assert_eq!(SLOT_LEN, 16);
 }

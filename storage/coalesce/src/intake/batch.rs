@@ -1,13 +1,15 @@
-//! Files that are made together: their bytes first, and then all names by one record. Whoever dies
-//! leaves all that was published of a file, or nothing.
+//! Files that are made together: first their bytes are in the multifile, which frees the log, and
+//! then all names are made by one record, of as many files as come within some milliseconds. Whoever
+//! dies leaves all that was published of a file, or nothing.
 //!
 //! Those that were closed are over then. One that is open is open as any other afterwards: its
 //! client was [asked](shm::bundle::Bundle::recall) for it before its records were read, so there
 //! are no bytes of it in the log that are not in the batch, but for a write that does not return
 //! yet.
 
-use std::{cell::RefCell, collections::HashSet, mem, rc::Rc};
+use std::{cell::RefCell, collections::HashSet, mem, ops::Range, rc::Rc, slice, time::Duration};
 
+use executor::Instant;
 use rustix::fs::OFlags;
 use shm::NameHash;
 use uring::Buffer;
@@ -19,21 +21,32 @@ use super::{
 };
 use crate::{bundles::Entry, dense::Small, file::Packed, places::Disturbed, volume::Volume};
 
-/// Files that are made together, and where they come from.
-#[derive(Default)]
-struct Batch {
+/// Time that files whose bytes are in the multifile wait for others to be made with, as long as
+/// others come: what it takes to say that they are there is the same for one and for a thousand.
+const MAKE_AFTER: Duration = Duration::from_millis(4);
+/// Bytes of files that are made at once.
+const MAKE_LEN: u64 = 8 << 20;
+
+/// Files of one multifile that are made together.
+pub(super) struct Batch {
+    volume: Rc<Volume>,
     files: Vec<Small>,
-    /// Bytes of all of them.
-    data: Vec<Buffer>,
-    names: HashSet<NameHash>,
     /// The source of each.
-    origins: Vec<usize>,
+    origins: Vec<Rc<RefCell<Source>>>,
+    names: HashSet<NameHash>,
+    /// So many have their bytes in the multifile; since when, and how many bytes.
+    kept: usize,
+    since: Instant,
+    len: u64,
+    /// Bytes of the others, and which are whose.
+    data: Vec<Buffer>,
+    parts: Vec<Range<usize>>,
     open: Vec<Opened>,
 }
 
 /// A file that its client has open.
 struct Opened {
-    origin: usize,
+    origin: Rc<RefCell<Source>>,
     inode: u64,
     file: Packed,
     appends: bool,
@@ -43,57 +56,88 @@ struct Opened {
 }
 
 impl Intake {
-    /// Makes the files that were closed, and of each source these open ones, which were recalled:
-    /// those of each multifile together.
-    pub(super) async fn take_whole(&self, sources: &[Rc<RefCell<Source>>], open: &[Vec<u64>]) {
-        let mut volumes: Vec<(Rc<Volume>, Batch)> = Vec::new();
-        for (index, source) in sources.iter().enumerate() {
+    /// Makes the files that were closed at once.
+    pub(super) async fn make_whole(&self, source: &Rc<RefCell<Source>>) {
+        self.keep_whole(slice::from_ref(source), &[]).await;
+        self.make_kept().await;
+    }
+
+    /// Has the bytes of files in their multifiles: those that were closed, and of each source these
+    /// open ones, which were recalled.
+    pub(super) async fn keep_whole(&self, sources: &[Rc<RefCell<Source>>], open: &[Vec<u64>]) {
+        let (mut batches, now) = (self.batches.take(), self.handle.now());
+        for (index, origin) in sources.iter().enumerate() {
             let open = open.get(index).map(Vec::as_slice).unwrap_or_default();
             let is_wanted = |(inode, file): &(&u64, &mut Making)| {
                 matches!(file.state, State::Claimed) && (file.is_closed || open.contains(inode))
             };
-            let source = &mut *source.borrow_mut();
+            let source = &mut *origin.borrow_mut();
             for (inode, file) in source.files.iter_mut().filter(is_wanted) {
-                let is_its = |(volume, _): &(Rc<Volume>, Batch)| Rc::ptr_eq(volume, &file.volume);
-                let at = volumes.iter().position(is_its).unwrap_or_else(|| {
-                    volumes.push((Rc::clone(&file.volume), Batch::default()));
-                    volumes.len() - 1
+                let is_its = |batch: &Batch| Rc::ptr_eq(&batch.volume, &file.volume);
+                let at = batches.iter().position(is_its).unwrap_or_else(|| {
+                    batches.push(Batch::new(&file.volume, now));
+                    batches.len() - 1
                 });
-                let Some((volume, batch)) = volumes.get_mut(at) else { continue };
-                batch.add(volume, index, &source.entry, *inode, file);
+                let Some(batch) = batches.get_mut(at) else { continue };
+                batch.add(origin, &source.entry, *inode, file);
             }
         }
-        for (volume, mut batch) in volumes.into_iter().filter(|(_, batch)| !batch.files.is_empty())
-        {
-            let taken = async {
+        for batch in &mut batches {
+            Box::pin(batch.keep()).await;
+        }
+        self.batches.replace(batches);
+    }
+
+    /// True if files whose bytes are in their multifiles are to be made by now.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let is_due = |batch: &Batch| {
+            let is_old = now.saturating_since(batch.since) >= MAKE_AFTER;
+            is_old || batch.len >= MAKE_LEN || !batch.open.is_empty()
+        };
+        self.batches.borrow().iter().any(is_due)
+    }
+
+    /// Makes all files whose bytes are in their multifiles.
+    pub(super) async fn make_kept(&self) {
+        for mut batch in self.batches.take() {
+            let volume = Rc::clone(&batch.volume);
+            let made = async {
                 let changing = volume.begin().await?;
-                volume.take_files(&changing, &mut batch.files, &batch.data).await
+                volume.take_files(&changing, &mut batch.files).await
             };
-            let taken = Box::pin(taken).await;
-            match taken {
-                Ok(()) => batch.keep_open(sources),
+            let made = Box::pin(made).await;
+            match made {
+                Ok(()) => batch.keep_open(),
                 Err(why) => {
                     tracing::debug!("{} files are not made together: {why}", batch.files.len());
-                    batch.give_back(sources);
+                    batch.give_back(0);
                 }
             }
             volume.show_calm();
         }
-        sources.iter().for_each(|source| source.borrow_mut().forget_batched());
+        self.sources.borrow().iter().for_each(|source| source.borrow_mut().forget_batched());
     }
 }
 
 impl Batch {
+    fn new(volume: &Rc<Volume>, now: Instant) -> Self {
+        Self {
+            volume: Rc::clone(volume),
+            files: Vec::new(),
+            origins: Vec::new(),
+            names: HashSet::new(),
+            kept: 0,
+            since: now,
+            len: 0,
+            data: Vec::new(),
+            parts: Vec::new(),
+            open: Vec::new(),
+        }
+    }
+
     /// Takes a file, if its name is free.
-    fn add(
-        &mut self,
-        volume: &Rc<Volume>,
-        origin: usize,
-        entry: &Entry,
-        inode: u64,
-        file: &mut Making,
-    ) {
-        let tree = volume.tree.borrow();
+    fn add(&mut self, origin: &Rc<RefCell<Source>>, entry: &Entry, inode: u64, file: &mut Making) {
+        let tree = self.volume.tree.borrow();
         let (folder, mode, time, start) = (file.folder, file.mode, file.time, self.data.len());
         // One whose name only hashes as another's is made by itself.
         let mut is_other = || self.names.insert(NameHash::new(tree.key_of(folder), &file.name));
@@ -104,48 +148,85 @@ impl Batch {
             self.data.truncate(start);
             return;
         }
-        let (data, name, is_open) = (start..self.data.len(), file.name.clone(), !file.is_closed);
+        let (name, is_open, origin) = (file.name.clone(), !file.is_closed, Rc::clone(origin));
         if is_open {
             let Ok(found) = tree.find_in(folder, &name) else {
                 self.data.truncate(start);
                 return;
             };
-            drop(tree);
-            let (opened, _disturbed) = Packed::to_be(volume, inode, &found);
+            let (opened, _disturbed) = Packed::to_be(&self.volume, inode, &found);
             let (pieces, appends) =
                 (mem::take(&mut file.pieces), file.how.has(CreateFlags::APPENDS));
             file.written = file.len;
+            let origin = Rc::clone(&origin);
             self.open.push(Opened { origin, inode, file: opened, appends, pieces, _disturbed });
         } else {
             file.state.batch();
         }
-        self.files.push(Small { inode, folder, name, mode, time, data, is_open });
+        drop(tree);
+        self.parts.push(start..self.data.len());
+        // One that could not be made with others has a task.
+        self.files.push(Small { inode, folder, name, mode, time, task: file.kept, is_open });
         self.origins.push(origin);
     }
 
+    /// Has the bytes of those that were added last in the multifile.
+    async fn keep(&mut self) {
+        let (data, parts) = (mem::take(&mut self.data), mem::take(&mut self.parts));
+        if parts.is_empty() {
+            return;
+        }
+        let with_bytes = parts.iter().filter(|part| !part.is_empty());
+        let with_bytes: Vec<&[Buffer]> =
+            with_bytes.filter_map(|part| data.get(part.clone())).collect();
+        let mut tasks = Vec::new();
+        let kept = async {
+            let _changing = self.volume.begin().await?;
+            self.volume.keep(&with_bytes, &mut tasks).await
+        };
+        if let Err(why) = kept.await {
+            tracing::debug!("{} files are not kept together: {why}", parts.len());
+            self.volume.users.set_left(tasks);
+            self.give_back(self.kept);
+            return;
+        }
+        debug_assert_eq!(tasks.len(), with_bytes.len(), "every file with bytes has a task");
+        let mut tasks = tasks.into_iter();
+        let added = self.files.iter_mut().zip(&self.origins).skip(self.kept);
+        for ((file, origin), part) in added.zip(&parts) {
+            if !part.is_empty() {
+                file.task = tasks.next();
+            }
+            if !file.is_open {
+                origin.borrow_mut().set_kept(file.inode, file.task);
+            }
+        }
+        self.len += data.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+        self.kept = self.files.len();
+    }
+
     /// The files are made: those that are open are from here on as any other.
-    fn keep_open(self, sources: &[Rc<RefCell<Source>>]) {
+    fn keep_open(self) {
         for Opened { origin, inode, file, appends, .. } in self.open {
-            let Some(source) = sources.get(origin) else { continue };
             let appending = OFlags::WRONLY.union(OFlags::APPEND);
             let file = if appends { file.reopened(appending) } else { file };
-            if let Some(made) = source.borrow_mut().files.get_mut(&inode) {
+            if let Some(made) = origin.borrow_mut().files.get_mut(&inode) {
                 made.state.made(Ok(Rc::new(file)));
             }
         }
     }
 
-    /// The files are made one by one, and each that cannot be is told of.
-    fn give_back(self, sources: &[Rc<RefCell<Source>>]) {
-        for (Small { inode, .. }, index) in self.files.into_iter().zip(self.origins) {
-            let Some(source) = sources.get(index) else { continue };
-            if let Some(file) = source.borrow_mut().files.get_mut(&inode) {
-                file.state.give_back();
+    /// All but the `first` files are made one by one, and each that cannot be is told of.
+    fn give_back(&mut self, first: usize) {
+        for (file, origin) in self.files.drain(first..).zip(self.origins.drain(first..)) {
+            match origin.borrow_mut().files.get_mut(&file.inode) {
+                Some(making) if !file.is_open => making.state.give_back(),
+                // Its bytes are in the log, or nobody's.
+                _ => self.volume.users.set_left(file.task),
             }
         }
-        for Opened { origin, inode, mut pieces, .. } in self.open {
-            let Some(source) = sources.get(origin) else { continue };
-            if let Some(file) = source.borrow_mut().files.get_mut(&inode) {
+        for Opened { origin, inode, mut pieces, .. } in self.open.drain(..) {
+            if let Some(file) = origin.borrow_mut().files.get_mut(&inode) {
                 // Others may have been read since.
                 pieces.append(&mut file.pieces);
                 (file.pieces, file.written) = (pieces, 0);

@@ -6,7 +6,7 @@
 //! *unsure* of the name, and asks. Whoever has claimed the name since is sure of it, so an unsure
 //! file is made last.
 
-use std::{io, rc::Rc, slice};
+use std::{io, rc::Rc};
 
 use rustix::io::Errno;
 use shm::NameHash;
@@ -175,7 +175,7 @@ impl Intake {
             let sure = source.borrow().sure_of(volume, folder, name);
             if let Some(inode) = sure {
                 // One that is closed at once: whoever is killed leaves all of it or nothing.
-                Box::pin(self.take_whole(slice::from_ref(source), &[])).await;
+                Box::pin(self.make_whole(source)).await;
                 Box::pin(self.advance(source, inode)).await;
             }
         }

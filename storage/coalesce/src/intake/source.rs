@@ -10,7 +10,7 @@
 //! |---|---|
 //! | claimed | all that is known of it is here, and nobody else can have claimed its name |
 //! | doubtful | the same, but somebody else may have |
-//! | batched | it was closed, and is made with others |
+//! | batched | it was closed, and is made with others: its bytes may be in the multifile |
 //! | open | it is open as any file |
 //! | failed | it could not be made, and its client is owed that when it closes it |
 //! | lost | bytes of it could not be written, and its client was told |
@@ -53,6 +53,8 @@ pub(super) struct Making {
     pub(super) since: Instant,
     /// Positions and lengths in the data log of what is not in the file yet.
     pub(super) pieces: Vec<(u64, u64)>,
+    /// The task that has all its bytes, once it is closed and they are not in the log any more.
+    pub(super) kept: Option<u64>,
     /// Bytes in the file, and those of the pieces.
     pub(super) written: u64,
     pub(super) len: u64,
@@ -280,6 +282,7 @@ impl Source {
                     time,
                     since: now,
                     pieces,
+                    kept: None,
                     written: 0,
                     len: 0,
                     is_closed: false,
@@ -322,6 +325,14 @@ impl Source {
     pub(super) fn buffers(&self, pieces: &[(u64, u64)]) -> Option<Vec<Buffer>> {
         let mut buffers = Vec::new();
         add_buffers(&self.entry, pieces, &mut buffers).map(|()| buffers)
+    }
+
+    /// A task has all bytes of a closed file: the log need not have them.
+    pub(super) fn set_kept(&mut self, inode: u64, task: Option<u64>) {
+        if let Some(file) = self.files.get_mut(&inode) {
+            debug_assert!(file.is_closed, "nothing more comes");
+            (file.pieces, file.kept) = (Vec::new(), task);
+        }
     }
 
     /// Forgets files that batches have, which are made.

@@ -3,6 +3,7 @@
 mod claims;
 mod open;
 mod readers;
+mod together;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -65,6 +66,8 @@ struct Bundles {
     /// Names published since the last call: a daemon that dies may not have them.
     unsure: Vec<String>,
     name_slots: usize,
+    /// What is made is not to be there.
+    is_exclusive: bool,
 }
 
 impl Bundles {
@@ -77,8 +80,18 @@ impl Bundles {
         // Half of them have dense files.
         let world = World::shaped(seed, if seed % 2 == 0 { SHAPE } else { SMALL });
         let (makers, readers, node, unsure) = (Vec::new(), Vec::new(), node(), Vec::new());
-        let mut all =
-            Self { world, node, makers, readers, table: None, next_session: 0, unsure, name_slots };
+        let (table, next_session, is_exclusive) = (None, 0, true);
+        let mut all = Self {
+            world,
+            node,
+            makers,
+            readers,
+            table,
+            next_session,
+            unsure,
+            name_slots,
+            is_exclusive,
+        };
         all.begin();
         all
     }
@@ -188,7 +201,7 @@ impl Bundles {
         }
         assert!(!is_there, "{file} is there and can be claimed");
         let maker = &mut self.makers[maker];
-        let how = CreateFlags::EXCLUSIVE;
+        let how = if self.is_exclusive { CreateFlags::EXCLUSIVE } else { CreateFlags::default() };
         let (inode, time, name) = (lease.next, (1, 2), last.as_bytes());
         let record = Record::Create { inode, folder: lease.folder, mode: 0o644, how, time, name };
         maker.leases.get_mut(folder).expect("leased").next += 1;
@@ -465,27 +478,4 @@ fn client_that_a_call_comes_before_is_told_by_its_verdict() {
         }
         assert_eq!(all.world.read(&open), b"the call's");
     }
-}
-
-/// Bytes that a client publishes once another has opened its file go behind what that has appended.
-#[test]
-fn what_several_append_to_a_new_file_is_all_there() {
-    let mut all = Bundles::new(7);
-    all.lease(0, "");
-    let Lease { folder, key, next: inode, .. } = all.makers[0].leases[""];
-    let node = Arc::clone(&all.node);
-    assert!(node.shared().names.claim(NameHash::new(key, b"b")));
-    let (how, time, name) = (CreateFlags::APPENDS, (1, 2), &b"b"[..]);
-    all.makers[0].push(&Record::Create { inode, folder, mode: 0o600, how, time, name });
-    let append = |all: &mut Bundles, bytes: &[u8], is_first| {
-        all.makers[0].push_data(bytes, is_first);
-        all.makers[0].push(&Record::Data { inode, len: u32::try_from(bytes.len()).unwrap() });
-        all.makers[0].publish();
-    };
-    append(&mut all, b"one", true);
-    let open = all.world.open("b", OFlags::RDWR | OFlags::APPEND).expect("there");
-    all.world.write(&open, 0, b" two");
-    append(&mut all, b" three", false);
-    let read = all.world.open("b", OFlags::RDONLY).expect("there");
-    assert_eq!(all.world.read(&read), b"one two three");
 }

@@ -39,13 +39,11 @@ impl Tree {
     pub(crate) fn make_files(
         &mut self,
         files: &mut [Small],
-        mut tasks: impl Iterator<Item = u64>,
     ) -> Result<(Vec<u8>, Vec<Change>), Errno> {
         let mut record = Encoder::with_room(files.len() * FILE_LEN);
         let mut folders = Vec::new();
         for file in files {
-            let task = if file.data.is_empty() { None } else { tasks.next() };
-            if let Err(why) = self.make_file(file, task, &mut folders, &mut record) {
+            if let Err(why) = self.make_file(file, &mut folders, &mut record) {
                 self.apply(unmake_files(&record.finish()));
                 return Err(why);
             }
@@ -61,7 +59,6 @@ impl Tree {
     fn make_file(
         &mut self,
         file: &mut Small,
-        task: Option<u64>,
         folders: &mut Vec<Above>,
         record: &mut Encoder,
     ) -> Result<(), Errno> {
@@ -76,7 +73,7 @@ impl Tree {
             mode: REGULAR | file.mode & PERMISSIONS,
             user: self.me.user,
             group: above.group,
-            task,
+            task: file.task,
             times: [file.time; 3],
             ..Node::default()
         };

@@ -1,0 +1,83 @@
+//! Files whose bytes are in the multifile before they are made.
+
+use super::*;
+use crate::file::Packed;
+
+/// Makes files of these names in the folder of all, closes them, and has their bytes kept.
+fn keep(all: &mut Bundles, names: &[&str]) {
+    for name in names {
+        all.create(0, name);
+        all.write(0);
+        all.close(0);
+    }
+    all.tick();
+    let (intake, (_, tail)) = (intake(all), all.makers[0].segment.shared().bundle.tails());
+    assert_eq!(tail, all.makers[0].data_head, "the log has room again");
+    assert!(intake.has_kept(), "they wait for others");
+}
+
+fn intake(all: &Bundles) -> Rc<Intake> {
+    all.world.files.intake.clone().expect("it takes in")
+}
+
+#[test]
+fn kept_files_are_made_before_anybody_looks_and_once_no_others_come() {
+    let mut all = Bundles::new(2);
+    keep(&mut all, &["a", "b"]);
+    all.world.check();
+    assert!(!intake(&all).has_kept());
+    keep(&mut all, &["c"]);
+    all.tick();
+    assert!(!intake(&all).has_kept());
+    all.restart(false);
+    all.world.check();
+}
+
+/// A daemon that dies leaves nothing of files that were kept, but the next one is not harmed by the
+/// bytes.
+#[test]
+fn kept_files_are_all_there_or_not_at_all_after_a_death() {
+    let mut all = Bundles::new(2);
+    keep(&mut all, &["a", "b"]);
+    all.restart(false);
+    for name in ["a", "b"] {
+        assert!(all.world.open(name, OFlags::RDONLY).is_err());
+    }
+    // Longer than what was written: what is not says zero.
+    let open = all.world.open("c", OFlags::CREATE | OFlags::RDWR).expect("made");
+    all.world.write(&open, 0, b"1");
+    all.world.write(&open, 500, b"2");
+    let read = all.world.read(&open);
+    assert!(read[1..500].iter().all(|byte| *byte == 0) && read.len() == 501);
+    drop(open);
+    all.world.model.insert("c".to_owned(), read);
+    all.restart(true);
+    all.world.check();
+}
+
+/// One of them finds its name taken: the others are made by what the multifile has of them, and so
+/// is that one if it may be.
+#[test]
+fn kept_files_whose_names_are_taken_keep_no_others_from_being_made() {
+    for is_exclusive in [true, false] {
+        let mut all = Bundles::new(2);
+        all.is_exclusive = is_exclusive;
+        keep(&mut all, &["a", "b", "c"]);
+        let volume = Rc::clone(&all.world.files.volumes[0].1);
+        let folder = all.makers[0].leases[""].folder;
+        let found = volume.tree.borrow().find_in(folder, b"b").expect("free");
+        let inode = volume.tree.borrow_mut().reserve(1);
+        let make = Packed::create_as(&volume, inode, &found, 0o600, (1, 2));
+        drop(all.world.executor.run_until(make).expect("made"));
+        drop(volume);
+        if is_exclusive {
+            all.world.model.insert("b".to_owned(), Vec::new());
+        }
+        all.world.check();
+        assert!(!intake(&all).has_kept());
+        let error = all.makers[0].segment.shared().bundle.take_error();
+        assert_eq!(error.is_some(), is_exclusive, "b is another's");
+        all.restart(true);
+        all.world.check();
+    }
+}
