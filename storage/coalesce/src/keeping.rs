@@ -78,11 +78,9 @@ impl Volume {
 
     /// Writes streams that follow each other in a dense file.
     async fn fill(&self, member: &Member, first: u64, all: &[&[Buffer]]) -> io::Result<()> {
-        let streams = (first..).take(all.len()).map(|task| self.stream(task));
-        let streams = streams.collect::<io::Result<Vec<_>>>()?;
         let mut runs: Vec<Run> = Vec::new();
-        for (stream, data) in streams.iter().zip(all) {
-            let mut at = stream.reach().0;
+        for (task, data) in (first..).zip(all) {
+            let (mut at, ..) = self.streams.borrow().reach(task).ok_or(Errno::IO)?;
             for piece in data.iter().filter(|piece| !piece.is_empty()) {
                 if !runs.last_mut().is_some_and(|run| run.take(at, piece)) {
                     runs.push(Run { at, len: piece.len(), buffers: vec![piece.clone()] });
@@ -93,8 +91,9 @@ impl Volume {
         // A server takes several at a time, and one that is busy takes long for each.
         let written = runs.into_iter().map(|run| run.write(self.machine(), &member.data));
         executor::all(written).await.into_iter().collect::<io::Result<()>>()?;
-        streams.iter().zip(all).for_each(|(stream, data)| stream.extend_to(len_of(data)));
-        Ok(())
+        let mut streams = self.streams.borrow_mut();
+        let filled = (first..).zip(all).map(|(task, data)| streams.fill(task, len_of(data)));
+        filled.collect::<Option<()>>().ok_or_else(|| Errno::IO.into())
     }
 
     /// Has the multifile say of these tasks, which were [kept](Self::keep), that they have bytes:
@@ -103,22 +102,21 @@ impl Volume {
         let _taken = self.placing.take().await;
         let mut runs: Vec<Slots> = Vec::new();
         for task in tasks {
-            let stream = self.stream(task)?;
+            let streams = self.streams.borrow();
+            let (member, at, slot) = streams.slot(task).ok_or(Errno::IO)?;
             // What a long one has, its journal says.
-            if !stream.member().is_packed {
+            if !member.is_packed {
                 continue;
             }
             match runs.last_mut().filter(|run| run.end == task) {
-                Some(run) if Rc::ptr_eq(&run.member, stream.member()) => {
-                    run.bytes.extend_from_slice(&stream.slot(stream.len()));
+                Some(run) if Rc::ptr_eq(&run.member, member) => {
+                    run.bytes.extend_from_slice(&slot);
                     run.end += 1;
                 }
-                _ => runs.push(Slots {
-                    member: Rc::clone(stream.member()),
-                    at: stream.slot_at()?,
-                    end: task + 1,
-                    bytes: stream.slot(stream.len()).to_vec(),
-                }),
+                _ => {
+                    let (member, bytes) = (Rc::clone(member), slot.to_vec());
+                    runs.push(Slots { member, at, end: task + 1, bytes });
+                }
             }
         }
         for Slots { member, at, bytes, .. } in runs {

@@ -102,8 +102,10 @@ impl Volume {
         debug_assert!(lens.len() as u64 <= member.unplaced.get(), "the member has these tasks");
         member.unplaced.set(member.unplaced.get().saturating_sub(lens.len() as u64));
         let first_task = member.first_task + u64::from(first);
+        let mut streams = self.streams.borrow_mut();
         for (local, task) in (first..).zip(first_task..).take(lens.len()) {
-            self.stream(task)?.settle(growing.place(member.number, local)?, soiled);
+            let place = growing.place(member.number, local)?;
+            streams.settle(task, place, soiled).ok_or(Errno::IO)?;
         }
         Ok(first_task)
     }

@@ -444,20 +444,10 @@ impl Stream {
         Ok(())
     }
 
-    /// Takes in that so many bytes were written, and the journal says so.
+    /// Takes in that so many bytes were written to its chunk, and the journal is to say so.
     pub(super) fn extend_to(&self, len: u64) {
         debug_assert!(len <= self.place.get().chunk_len, "a kept file is in one chunk");
         self.len.set(len);
-    }
-
-    /// Returns the slot of a stream in one block.
-    pub(super) fn slot(&self, len: u64) -> SlotBytes {
-        Slot::of(len, None).encode(&self.key)
-    }
-
-    /// Where the journal says so.
-    pub(super) fn slot_at(&self) -> io::Result<u64> {
-        self.key.at().ok_or_else(|| Errno::FBIG.into())
     }
 }
 

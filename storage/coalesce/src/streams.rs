@@ -5,7 +5,10 @@
 
 use std::rc::Rc;
 
-use multifile::layout::ChunkPlace;
+use multifile::{
+    journal::{Slot, SlotBytes},
+    layout::ChunkPlace,
+};
 
 use super::{member::Member, piece::Piece, stream::Stream};
 
@@ -54,7 +57,8 @@ impl Task {
 
     fn place_in(&self, member: &Member) -> ChunkPlace {
         let Self { start_at, chunk_len, .. } = *self;
-        ChunkPlace { start_at, chunk_len, skip: member.skip() }
+        // That of a dense file grows with it, and nothing lies behind it.
+        ChunkPlace { start_at, chunk_len, skip: member.skip().max(chunk_len) }
     }
 }
 
@@ -96,6 +100,38 @@ impl Streams {
             stream.keep_within_chunk();
         }
         Some(Rc::clone(known.made.insert(Rc::new(stream))))
+    }
+
+    /// A task has got a chunk, which holds zeros unless it `is_soiled`. `None`: there is no such
+    /// task.
+    pub(super) fn settle(&mut self, task: u64, place: ChunkPlace, is_soiled: bool) -> Option<()> {
+        let known = self.tasks.get_mut(usize::try_from(task).ok()?)?;
+        if known.made.is_some() || !is_soiled {
+            self.get(task)?.settle(place, is_soiled);
+            return Some(());
+        }
+        debug_assert_eq!(known.len, 0, "chunks are given to new streams");
+        (known.start_at, known.chunk_len) = (place.start_at, place.chunk_len);
+        Some(())
+    }
+
+    /// All of so many bytes were written to the chunk of a task that had none; its slot is to say
+    /// so.
+    pub(super) fn fill(&mut self, task: u64, len: u64) -> Option<()> {
+        let known = self.tasks.get_mut(usize::try_from(task).ok()?)?;
+        match &known.made {
+            Some(stream) => stream.extend_to(len),
+            None => known.len = len,
+        }
+        Some(())
+    }
+
+    /// The physical file of a task in one chunk, its slot in the journal of that, and where the
+    /// slot is.
+    pub(super) fn slot(&self, task: u64) -> Option<(&Rc<Member>, u64, SlotBytes)> {
+        let (member, (.., len)) = (self.member_of(task)?, self.reach(task)?);
+        let key = member.key(task);
+        Some((member, key.at()?, Slot::of(len, None).encode(&key)))
     }
 
     /// The physical file with the stream of a task, and where it begins in that, if all of it
