@@ -55,6 +55,20 @@ const GROWTH: usize = 4;
 /// Inode numbers that a client is granted at a time.
 const NUMBERS: u64 = 1 << 20;
 
+/// Part of a data log that is taken in at a time, one of so many: its client fills the rest
+/// meanwhile.
+const AT_A_TIME: u64 = 2;
+
+/// Summary of what was found in all bundles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Found {
+    Nothing,
+    /// It was taken in.
+    All,
+    /// There is more to take in at once.
+    More,
+}
+
 /// The way of bundles into multifiles.
 pub(crate) struct Intake {
     clients: Arc<Clients>,
@@ -116,8 +130,11 @@ impl Intake {
             self.clients.bundles.announced().await;
             let mut quiet = 0;
             while quiet < QUIET_TICKS {
-                let has_come = self.take(false).await;
-                quiet = if has_come { 0 } else { quiet + 1 };
+                let found = self.take(false).await;
+                quiet = if found == Found::Nothing { quiet + 1 } else { 0 };
+                if found == Found::More {
+                    continue;
+                }
                 let pause = if self.batches.borrow().is_empty() { TICK } else { SHORT_TICK };
                 first(self.handle.sleep(pause), self.clients.bundles.announced()).await;
             }
@@ -158,17 +175,23 @@ impl Intake {
         }
     }
 
-    /// Takes in what is published; returns whether there was something, or is.
-    pub(super) async fn take(&self, all: bool) -> bool {
+    /// Takes in what is published: all, or a part of each log.
+    pub(super) async fn take(&self, all: bool) -> Found {
         let _taken = self.turn.take().await;
         self.learn();
         let sources = self.sources.borrow().clone();
         let has_news = sources.iter().any(|source| source.borrow().has_news());
         // What gets old meanwhile is for the next time.
-        let (now, mut has_come, mut open) = (self.handle.now(), false, Vec::new());
+        let (now, mut found, mut open) = (self.handle.now(), Found::Nothing, Vec::new());
         for source in &sources {
-            has_come |= !source.borrow().is_idle();
-            self.read(source);
+            let is_idle = source.borrow().is_idle();
+            let part = source.borrow().entry.logs.data_len / AT_A_TIME;
+            let is_more = self.read_part(source, Some(part).filter(|_| !all));
+            found = found.max(match (is_more, is_idle) {
+                (true, _) => Found::More,
+                (false, false) => Found::All,
+                (false, true) => Found::Nothing,
+            });
             let due = Self::due(source, all, now, Making::is_begun);
             if !due.is_empty() {
                 // From here on its client hands each of these files over before a write returns.
@@ -186,7 +209,7 @@ impl Intake {
             source.borrow_mut().release(self.handle.now());
         }
         self.forget_old();
-        has_come
+        found
     }
 
     /// Takes up bundles that have come.
@@ -206,12 +229,18 @@ impl Intake {
     }
 
     fn read(&self, source: &Rc<RefCell<Source>>) {
+        self.read_part(source, None);
+    }
+
+    /// As [`Source::read`].
+    fn read_part(&self, source: &Rc<RefCell<Source>>, most: Option<u64>) -> bool {
         let mut source = source.borrow_mut();
-        if let Err(nonsense) = source.read(self.handle.now()) {
+        source.read(self.handle.now(), most).unwrap_or_else(|nonsense| {
             tracing::warn!("a client broke its bundle: {}", nonsense.0);
             self.count_errors(1);
             source.break_off();
-        }
+            false
+        })
     }
 
     /// Lets go of bundles whose clients are gone.

@@ -222,8 +222,9 @@ impl Source {
         first.map_or(0, |first| self.data_read - first)
     }
 
-    /// Takes note of all that is published.
-    pub(super) fn read(&mut self, now: Instant) -> Result<(), Nonsense> {
+    /// Takes note of what is published: of all, or until that is so many bytes of the data log, if
+    /// its client has more to come. True: there is more.
+    pub(super) fn read(&mut self, now: Instant, most: Option<u64>) -> Result<bool, Nonsense> {
         // First: what is published until then is read now.
         if self.stand == Stand::Live && self.entry.is_over() {
             self.stand = Stand::Over;
@@ -231,12 +232,12 @@ impl Source {
         let (head, logs) = (self.entry.shared().head(), self.entry.logs);
         let len = head.wrapping_sub(self.index_read);
         if len == 0 {
-            return Ok(());
+            return Ok(false);
         }
         if self.stand == Stand::Broken {
             self.index_read = head;
             self.refuse();
-            return Ok(());
+            return Ok(false);
         }
         if len > logs.index_len {
             return Err(Nonsense("more records than its index log has room for"));
@@ -249,14 +250,16 @@ impl Source {
             let copied = copy_out(rest, from);
             rest = rest.get_mut(copied..).unwrap_or_default();
         }
+        let most = most.filter(|_| self.stand == Stand::Live);
+        let end = most.map_or(u64::MAX, |most| self.data_read.saturating_add(most));
         let mut rest = &copy[..];
-        while !rest.is_empty() {
+        while !rest.is_empty() && self.data_read < end {
             let (record, len) = Record::decode(rest).map_err(|_| Nonsense("no record"))?;
             self.take(record, now)?;
             rest = rest.get(len..).unwrap_or_default();
         }
-        self.index_read = head;
-        Ok(())
+        self.index_read = head.wrapping_sub(rest.len() as u64);
+        Ok(!rest.is_empty())
     }
 
     fn take(&mut self, record: Record<'_>, now: Instant) -> Result<(), Nonsense> {
