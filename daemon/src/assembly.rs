@@ -132,7 +132,7 @@ pub fn serve(
         connections,
         is_for_job: base.config.starter.is_some(),
         linger: base.config.linger,
-        coalesced: first.coalesced.take(),
+        coalesced: first.coalesced.clone(),
         views,
         loss: RefCell::default(),
     };
@@ -143,7 +143,7 @@ pub fn serve(
     let summary = loss.told_in(status::summary(&base.node));
     let has_files = base.node.session_count() > 0 || first.server.is_some() || serves;
     drop(place);
-    Ok((summary, if has_files { Box::new(()) } else { Box::new(first) }))
+    Ok((summary, first.remains(has_files)))
 }
 
 /// The key of the server of mapped folders, if there is one.
@@ -358,6 +358,13 @@ impl Part {
         let names = server.group.names();
         remote.addresses.retain(|address| names.contains(&address.to_string()));
         Ok(())
+    }
+
+    /// Returns what may be dropped once everybody knows that the daemon is over: memory of names,
+    /// and all the rest unless that `has_files`, which are closed.
+    fn remains(mut self, has_files: bool) -> Box<dyn Any> {
+        let names = self.coalesced.take().map(|files| files.take_names());
+        Box::new((names, (!has_files).then_some(self)))
     }
 
     /// The files to serve, those in multifiles among them.

@@ -48,6 +48,7 @@ mod volume;
 mod way;
 
 use std::{
+    any::Any,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     ffi::{CStr, CString},
@@ -213,6 +214,13 @@ impl Coalesced {
             }
         }
         (failed, removed)
+    }
+
+    /// Returns the memory of all names, which takes a while to be given back. From here on nothing
+    /// has a name.
+    pub fn take_names(&self) -> Box<dyn Any> {
+        let names = self.volumes.iter().map(|(_, volume)| volume.tree.borrow_mut().take());
+        Box::new(names.collect::<Vec<_>>())
     }
 
     /// The multifile that a path leads to, and the path in it; else the path without links.

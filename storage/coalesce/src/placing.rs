@@ -93,8 +93,8 @@ impl Volume {
     }
 
     /// Gives chunks to the next tasks of a dense file, and returns the first of these tasks; the
-    /// header is [to say so](Self::tell_chunks). What is in the chunks is zeros unless they are about
-    /// to be `soiled`. The caller has the turn to place.
+    /// header is [to say so](Self::tell_chunks). There are zeros in them, unless they are about to
+    /// be `soiled`. The caller has the turn to place.
     pub(super) fn place(&self, member: &Member, lens: &[u64], soiled: bool) -> io::Result<u64> {
         let mut growing = lock(&self.growing);
         let growing = growing.as_mut().ok_or(Errno::IO)?;

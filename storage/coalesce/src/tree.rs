@@ -7,7 +7,7 @@ mod attributes;
 mod claimed;
 mod files;
 
-use std::{collections::HashSet, ffi::CStr};
+use std::{collections::HashSet, ffi::CStr, mem};
 
 use multifile::catalogue::{Catalogue, Change, Names, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{fs::RenameFlags, io::Errno};
@@ -102,6 +102,11 @@ pub(super) struct Tree {
 impl Tree {
     pub(super) fn new(catalogue: Catalogue, me: User) -> Self {
         Self { catalogue, me, covered: HashSet::new() }
+    }
+
+    /// Returns all names; there are none then.
+    pub(super) fn take(&mut self) -> Catalogue {
+        mem::replace(&mut self.catalogue, Catalogue::new(0, Node::default()))
     }
 
     /// From now on nothing here leads to an empty folder: another multifile has its files, and who
@@ -247,7 +252,7 @@ impl Tree {
             if inode.is_some_and(|inode| self.covered.contains(&inode)) {
                 return Err(Errno::XDEV);
             }
-            above.push(std::mem::replace(&mut found, Found { folder, name: part, inode }));
+            above.push(mem::replace(&mut found, Found { folder, name: part, inode }));
         }
         Ok(found)
     }

@@ -1,6 +1,6 @@
 //! Files that are made together: first their bytes are in the multifile, which frees the log, and
-//! then all names are made by one record, of as many files as come within some milliseconds. Whoever
-//! dies leaves all that was published of a file, or nothing.
+//! then all names are made by one record, of as many files as come within some milliseconds.
+//! Whoever dies leaves all that was published of a file, or nothing.
 //!
 //! Those that were closed are over then. One that is open is open as any other afterwards: its
 //! client was [asked](shm::bundle::Bundle::recall) for it before its records were read, so there
