@@ -18,6 +18,9 @@ use crate::{
 /// Version from which on stored chunk sizes are what was reserved, not what was asked for.
 pub(crate) const RESERVED_VERSION: u32 = 4;
 
+/// Bytes of the shortest block that a file system has.
+const FS_BLOCK_LEN_MIN: u32 = 512;
+
 /// Header and task tables of a physical file, closed or not.
 #[derive(Debug)]
 pub(crate) struct Front<F> {
@@ -74,6 +77,12 @@ impl<F: File> Front<F> {
         })?;
         let layout = Layout::of_chunks(chunks, header.fs_block_len).map_err(|_| damaged)?;
         Ok(Self { file, number, header, ranks, layout, size })
+    }
+
+    /// True if no task has a second block, in a set of files that have names (format rule 2.9): its
+    /// chunks are aligned to less than any file system's blocks.
+    pub(crate) const fn is_dense(&self) -> bool {
+        self.number > 0 && self.header.fs_block_len < FS_BLOCK_LEN_MIN
     }
 
     /// The size of the chunks of task `task`.

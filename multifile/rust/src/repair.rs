@@ -349,6 +349,12 @@ impl<S: Storage> Repair<S> {
             }
             _ => match table()? {
                 Some(extents) => (extents, Evidence::Table),
+                None if is_full && front.is_dense() => {
+                    // What is behind all chunks are bytes of a stream that has none yet.
+                    let end = front.layout.end_of(1)?;
+                    let reach = if front.size > end { Reach::Blocks(1) } else { reach };
+                    (estimate(&front, reach)?, Evidence::Data)
+                }
                 None => (estimate(&front, reach)?, Evidence::Data),
             },
         };

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Handle, Instant, first};
+use executor::{Class, Handle, Instant, first, yield_now};
 use rustix::{fs::OFlags, io::Errno};
 use shm::{NAME_SLOTS, NameHash, Names};
 use storage::verdict::errno;
@@ -133,6 +133,7 @@ impl Intake {
                 let found = self.take(false).await;
                 quiet = if found == Found::Nothing { quiet + 1 } else { 0 };
                 if found == Found::More {
+                    yield_now().await;
                     continue;
                 }
                 let pause = if self.batches.borrow().is_empty() { TICK } else { SHORT_TICK };
@@ -159,7 +160,9 @@ impl Intake {
         let is_idle =
             |source: &Rc<RefCell<Source>>| source.try_borrow().is_ok_and(|source| source.is_idle());
         // Files that are open as any other are up to date once their records are read.
-        if is_known && self.turn.is_free() && self.sources.borrow().iter().all(is_idle) {
+        let is_made = || self.batches.borrow().is_empty();
+        if is_known && self.turn.is_free() && is_made() && self.sources.borrow().iter().all(is_idle)
+        {
             return;
         }
         self.take(true).await;
@@ -185,7 +188,7 @@ impl Intake {
         let (now, mut found, mut open) = (self.handle.now(), Found::Nothing, Vec::new());
         for source in &sources {
             let is_idle = source.borrow().is_idle();
-            let part = source.borrow().entry.logs.data_len / AT_A_TIME;
+            let part = source.borrow().entry.logs.data_len.div_ceil(AT_A_TIME);
             let is_more = self.read_part(source, Some(part).filter(|_| !all));
             found = found.max(match (is_more, is_idle) {
                 (true, _) => Found::More,

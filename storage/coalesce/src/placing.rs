@@ -66,8 +66,10 @@ impl Volume {
         };
         let member = Rc::clone(self.stream(task)?.member());
         let _taken = self.placing.take().await;
-        let told = self.tell_chunks(&member).await;
-        told.inspect_err(|_| self.users.set_free([(chunk_len, task)]))?;
+        if self.tell_chunks(&member).await.is_err() {
+            self.users.set_free([(chunk_len, task)]);
+            return Ok(None);
+        }
         self.empty(chunk_len, task).await.map(|()| Some(task))
     }
 

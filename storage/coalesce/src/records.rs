@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-use multifile::catalogue::{self, Change};
+use multifile::catalogue::{self, Change, END};
 use rustix::io::Errno;
 use storage::verdict::errno;
 use uring::Buffer;
@@ -107,7 +107,7 @@ impl Volume {
         Ok(value)
     }
 
-    /// Makes files; on return that is written.
+    /// Makes files, of which there is one at least; on return that is written.
     pub(super) async fn make_files(&self, _: &Changing<'_>, files: &mut [Small]) -> io::Result<()> {
         self.reserve_names().await?;
         let made = self.tree.borrow_mut().make_files(files);
@@ -165,6 +165,7 @@ impl Volume {
 
     /// Appends to the stream of names, together with what others append.
     pub(super) async fn append(&self, record: Record) -> io::Result<()> {
+        debug_assert!(record.bytes.len() > END.len(), "one that says nothing ends them all");
         let (records, outcome) = (&self.records, Rc::clone(&record.outcome));
         records.queued_len.set(records.queued_len.get() + record.bytes.len() as u64);
         records.queued.borrow_mut().push(record);

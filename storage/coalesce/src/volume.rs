@@ -385,6 +385,10 @@ impl Volume {
             // What is emptied is not to have a name after the loss of the node.
             self.free_left().await?;
         }
+        for member in self.members().iter().filter(|member| member.is_packed) {
+            let _taken = self.placing.take().await;
+            self.tell_chunks(member).await?;
+        }
         for task in self.users.nobodys() {
             let stream = self.stream(task)?;
             stream.hand_on();

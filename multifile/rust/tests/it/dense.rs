@@ -5,7 +5,9 @@ use std::{fs, io::Read, ops::Range, path::Path};
 use fastrand::Rng;
 use multifile::{
     Disk, Error, Growing, NewFile, NewTask, Options, Reader, Repair, Storage, Style, Writer,
+    catalogue::{Catalogue, Node},
     journal::{SLOT_LEN, Slot, SlotKey},
+    name,
     storage::File,
 };
 use tempfile::TempDir;
@@ -225,6 +227,31 @@ fn a_batch_survives_a_crash_at_any_byte_of_the_next_one() {
         }
     }
     assert!(completed_batches > 100);
+}
+
+/// Bytes behind all chunks that the header says are no part of a stream, also where no journal is
+/// left to say so.
+#[test]
+fn bytes_that_no_chunk_has_yet_are_nobodys() {
+    let folder = TempDir::new().unwrap();
+    let disk = Disk::in_folder(folder.path());
+    let mut dense = Dense::create(&disk).unwrap();
+    let names = Catalogue::new(7, Node { mode: 0o040_755, ..Node::default() }).write();
+    let at = dense.growing.place(0, 0).unwrap().start_at;
+    all(&**dense.growing.file(0).unwrap(), &names, at).unwrap();
+    let tasks = dense.write(&[vec![7; 30], vec![8; 64]]).unwrap();
+    let next = dense.place(&[vec![9; 50]]).unwrap();
+    let at = dense.growing.place(1, next).unwrap().start_at;
+    all(&**dense.growing.file(1).unwrap(), &[9; 50], at).unwrap();
+    drop(dense);
+    for number in 0..2 {
+        let journal = name::journal(&disk.physical_name(Path::new(NAME), number));
+        fs::remove_file(folder.path().join(journal)).unwrap();
+    }
+    let mut repair = Repair::examine(&disk, Path::new(NAME)).unwrap();
+    assert!(repair.needed());
+    repair.apply().unwrap();
+    assert_eq!(streams(&disk)[tasks], [vec![7; 30], vec![8; 64]]);
 }
 
 /// The header then says what is placed, whatever a write of it left that failed.

@@ -100,6 +100,9 @@ impl Intake {
     /// Makes all files whose bytes are in their multifiles.
     pub(super) async fn make_kept(&self) {
         for mut batch in self.batches.take() {
+            if batch.files.is_empty() {
+                continue;
+            }
             let volume = Rc::clone(&batch.volume);
             let made = async {
                 let changing = volume.begin().await?;
@@ -139,9 +142,9 @@ impl Batch {
     fn add(&mut self, origin: &Rc<RefCell<Source>>, entry: &Entry, inode: u64, file: &mut Making) {
         let tree = self.volume.tree.borrow();
         let (folder, mode, time, start) = (file.folder, file.mode, file.time, self.data.len());
+        let hash = NameHash::new(tree.key_of(folder), &file.name);
         // One whose name only hashes as another's is made by itself.
-        let mut is_other = || self.names.insert(NameHash::new(tree.key_of(folder), &file.name));
-        if !tree.is_free_in(folder, &file.name) || !is_other() {
+        if !tree.is_free_in(folder, &file.name) || self.names.contains(&hash) {
             return;
         }
         if source::add_buffers(entry, &file.pieces, &mut self.data).is_none() {
@@ -164,6 +167,7 @@ impl Batch {
             file.state.batch();
         }
         drop(tree);
+        self.names.insert(hash);
         self.parts.push(start..self.data.len());
         // One that could not be made with others has a task.
         self.files.push(Small { inode, folder, name, mode, time, task: file.kept, is_open });
@@ -216,9 +220,11 @@ impl Batch {
         }
     }
 
-    /// All but the `first` files are made one by one, and each that cannot be is told of.
+    /// All but the `first` files are made anew, or one by one, and each that cannot be is told of.
     fn give_back(&mut self, first: usize) {
+        let tree = self.volume.tree.borrow();
         for (file, origin) in self.files.drain(first..).zip(self.origins.drain(first..)) {
+            self.names.remove(&NameHash::new(tree.key_of(file.folder), &file.name));
             match origin.borrow_mut().files.get_mut(&file.inode) {
                 Some(making) if !file.is_open => making.state.give_back(),
                 // Its bytes are in the log, or nobody's.

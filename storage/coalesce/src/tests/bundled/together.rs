@@ -81,3 +81,44 @@ fn kept_files_whose_names_are_taken_keep_no_others_from_being_made() {
         all.world.check();
     }
 }
+
+/// Nothing is made of a file whose name a call has made meanwhile: names that come later are there
+/// for the next daemon all the same.
+#[test]
+fn names_go_on_behind_files_of_which_none_is_made() {
+    let mut all = Bundles::new(2);
+    all.lease(0, "");
+    let Lease { folder, key, next: inode, .. } = all.makers[0].leases[""];
+    assert!(all.node.shared().names.claim(NameHash::new(key, b"b")));
+    drop(all.world.open("b", OFlags::CREATE | OFlags::RDWR).expect("made"));
+    all.world.model.insert("b".to_owned(), Vec::new());
+    let (how, time, name) = (CreateFlags::EXCLUSIVE, (1, 2), &b"b"[..]);
+    all.makers[0].push(&Record::Create { inode, folder, mode: 0o600, how, time, name });
+    all.makers[0].push(&Record::Close { inode });
+    all.makers[0].publish();
+    all.makers[0].leases.get_mut("").expect("leased").next += 1;
+    all.world.check();
+    all.create(0, "a");
+    all.write(0);
+    all.close(0);
+    all.world.check();
+    all.restart(true);
+    all.world.check();
+}
+
+/// Half of it is no byte, and its records are read all the same.
+#[test]
+fn log_of_one_byte_is_read() {
+    let mut all = Bundles::new(2);
+    let (segment, _) = Segment::create(ARENA_LEN).expect("memory");
+    let (segment, session) = (Arc::new(segment), all.next_session);
+    segment.shared().bundle.place(Logs { data_len: 1, ..LOGS });
+    all.node.bundles.add(session, &segment).expect("in its place");
+    let (leases, open) = (HashMap::new(), Vec::new());
+    all.makers[0] = Maker { session, segment, head: 0, data_head: 0, leases, open };
+    all.create(0, "a");
+    all.tick();
+    let maker = &all.makers[0];
+    assert_eq!(maker.segment.shared().bundle.tails().0, maker.head);
+    all.world.check();
+}
