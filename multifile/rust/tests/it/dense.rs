@@ -248,7 +248,7 @@ fn bytes_that_no_chunk_has_yet_are_nobodys() {
         let journal = name::journal(&disk.physical_name(Path::new(NAME), number));
         fs::remove_file(folder.path().join(journal)).unwrap();
     }
-    let mut repair = Repair::examine(&disk, Path::new(NAME)).unwrap();
+    let repair = Repair::examine(&disk, Path::new(NAME)).unwrap();
     assert!(repair.needed());
     repair.apply().unwrap();
     assert_eq!(streams(&disk)[tasks], [vec![7; 30], vec![8; 64]]);
