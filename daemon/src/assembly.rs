@@ -360,8 +360,8 @@ impl Part {
         Ok(())
     }
 
-    /// Returns what may be dropped once everybody knows that the daemon is over: memory of names,
-    /// and all the rest unless that `has_files`, which are closed.
+    /// Returns what may be freed after the daemon has reported its end: names, and everything else
+    /// unless it `has_files`, which are closed now.
     fn remains(mut self, has_files: bool) -> Box<dyn Any> {
         let names = self.coalesced.take().map(|files| files.take_names());
         Box::new((names, (!has_files).then_some(self)))

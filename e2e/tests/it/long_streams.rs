@@ -76,15 +76,14 @@ fn stream(folder: &Folder, server: &Server, index: usize) -> Running {
     Running::start(command.stdin(Stdio::null()))
 }
 
-/// Limits of the dirty pages of a device, which outlive the file system on it: they are as they
-/// were once this is dropped.
+/// Dirty page limits of a device, restored on drop: they would outlive the file system on it.
 struct Limits {
     folder: PathBuf,
     before: Vec<(&'static str, String)>,
 }
 
 impl Limits {
-    /// Has the kernel make writers of a file system wait early, as a node of little memory does.
+    /// Makes the kernel throttle writers early, as on a node with little memory.
     fn few_dirty_pages(mount: &Path) -> std::io::Result<Self> {
         let device = fs::metadata(mount)?.dev();
         let name = format!("{}:{}", major(device), minor(device));
@@ -102,7 +101,7 @@ impl Drop for Limits {
     fn drop(&mut self) {
         for (name, value) in &self.before {
             if let Err(why) = fs::write(self.folder.join(name), value) {
-                note(format_args!("{} stays as it is: {why}", self.folder.display()));
+                note(format_args!("{} keeps its limits: {why}", self.folder.display()));
             }
         }
     }

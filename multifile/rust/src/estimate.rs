@@ -61,7 +61,7 @@ impl Extent {
 pub(crate) enum Reach {
     /// The file was never closed: only a write can have made it as long as it is.
     ToEnd,
-    /// The file was closed with this many blocks and cut or damaged since, or has no more.
+    /// The file was closed with this many blocks and cut or damaged since, or cannot have more.
     Blocks(u64),
     /// Nothing is known.
     Unknown,

@@ -9,9 +9,9 @@
 //! where the second block of each lies. When they are used up the set gets another physical file.
 //!
 //! In a *dense* file no task has a second block, and so a chunk can be as long as the stream in it:
-//! the next task gets it when that is known, behind all others. Its data is in the file, and then
-//! its size in the header, before the journal says so: whoever dies in between leaves bytes behind
-//! all chunks, which are cut off before anything else is written, or an empty task.
+//! the next task gets it when that is known, behind all others. The writer puts data into the file,
+//! then the size into the header, then the length into the journal. A kill in between leaves bytes
+//! behind all chunks, which are cut off before anything else is written, or an empty task.
 
 mod closed;
 mod dense;
@@ -75,7 +75,7 @@ struct Member<F> {
     journal: Option<Arc<F>>,
     /// Blocks in the journal of its last writer; `None` if the journal is of this one.
     recorded: Option<Vec<Filled>>,
-    /// Tasks whose chunk sizes the header says: of those behind it may say anything.
+    /// Number of tasks at the front whose chunk sizes are in the header.
     told: usize,
 }
 
@@ -282,6 +282,12 @@ impl<S: Storage> Growing<S> {
     #[must_use]
     pub fn file_count(&self) -> u32 {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Alignment of the chunks of physical file `file`, bytes.
+    #[must_use]
+    pub fn fs_block_len(&self, file: u32) -> u32 {
+        self.member(file).map_or(0, |member| member.plan.header.fs_block_len)
     }
 
     /// Number of tasks of physical file `file`.

@@ -200,9 +200,9 @@ impl<S: Storage> Output<S> {
         self.outcome(taken)
     }
 
-    /// Cuts the file behind `len` bytes. One that ends there is not touched: before XFS cuts a file
-    /// it writes all of it to the device. The first one of a set may have space reserved behind its
-    /// end.
+    /// Cuts the file to `len` bytes. A file of that length is not touched, because XFS writes it to
+    /// the device before it truncates it. File 0 is always truncated: space may be reserved behind
+    /// its end.
     pub(crate) fn cut(&mut self, len: u64) -> Result<()> {
         self.flush()?;
         let ends_there = self.number > 0 && self.file.size().is_ok_and(|size| size == len);

@@ -79,10 +79,11 @@ impl<F: File> Front<F> {
         Ok(Self { file, number, header, ranks, layout, size })
     }
 
-    /// True if no task has a second block, in a set of files that have names (format rule 2.9): its
-    /// chunks are aligned to less than any file system's blocks.
-    pub(crate) const fn is_dense(&self) -> bool {
-        self.number > 0 && self.header.fs_block_len < FS_BLOCK_LEN_MIN
+    /// True if the file is dense (format rule 2.9) and has tasks without a chunk, in a set that has
+    /// names: its chunks are aligned to less than a block of any file system.
+    pub(crate) fn may_grow_dense(&self) -> bool {
+        let has_room = self.layout.placed() < self.ranks.len();
+        has_room && self.number > 0 && self.header.fs_block_len < FS_BLOCK_LEN_MIN
     }
 
     /// The size of the chunks of task `task`.

@@ -349,8 +349,8 @@ impl<S: Storage> Repair<S> {
             }
             _ => match table()? {
                 Some(extents) => (extents, Evidence::Table),
-                None if is_full && front.is_dense() => {
-                    // What is behind all chunks are bytes of a stream that has none yet.
+                None if is_full && front.may_grow_dense() => {
+                    // Bytes behind all chunks belong to a stream whose chunk the header lacks.
                     let end = front.layout.end_of(1)?;
                     let reach = if front.size > end { Reach::Blocks(1) } else { reach };
                     (estimate(&front, reach)?, Evidence::Data)

@@ -17,15 +17,15 @@ pub(super) struct Small {
     pub(super) mode: u32,
     /// When it was made and written.
     pub(super) time: Time,
-    /// The task that has its bytes, which were [kept](Volume::keep), if it has any.
+    /// The task with its bytes, which were [kept](Volume::keep); `None` for an empty file.
     pub(super) task: Option<u64>,
     /// It is open still: it is not at rest once it is made.
     pub(super) is_open: bool,
 }
 
 impl Volume {
-    /// Makes all of `files`, whose names are different ones: the multifile says what it has kept of
-    /// them first, and then all names by one record. On return it has them.
+    /// Makes all of `files`, whose names differ: writes headers and journals first, and then all
+    /// names by one record. On return they are in the multifile.
     ///
     /// # Errors
     ///

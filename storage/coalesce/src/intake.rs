@@ -40,7 +40,7 @@ use crate::clients::Clients;
 /// Time between two looks at what is published: what is found at one is in the multifile
 /// soon, and no byte is to be older than 10 ms. Fewer looks take in more by as many calls.
 const TICK: Duration = Duration::from_millis(4);
-/// The same while files wait for others to be made with: they are made once none come.
+/// The same while a batch waits for more files: it is made once no file has arrived.
 const SHORT_TICK: Duration = Duration::from_millis(2);
 /// Looks in vain after which clients have to announce what they publish.
 const QUIET_TICKS: u32 = 3;
@@ -55,17 +55,16 @@ const GROWTH: usize = 4;
 /// Inode numbers that a client is granted at a time.
 const NUMBERS: u64 = 1 << 20;
 
-/// Part of a data log that is taken in at a time, one of so many: its client fills the rest
-/// meanwhile.
+/// A look takes in at most one of so many parts of a data log: the client fills the rest meanwhile.
 const AT_A_TIME: u64 = 2;
 
-/// Summary of what was found in all bundles.
+/// Result of a look at all bundles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Found {
     Nothing,
-    /// It was taken in.
+    /// All records were taken in.
     All,
-    /// There is more to take in at once.
+    /// Records are left: look again at once.
     More,
 }
 
@@ -74,7 +73,7 @@ pub(crate) struct Intake {
     clients: Arc<Clients>,
     handle: Handle,
     sources: RefCell<Vec<Rc<RefCell<Source>>>>,
-    /// Files whose bytes are in their multifiles, and which are not made yet.
+    /// Files that are being collected, one batch a multifile.
     batches: RefCell<Vec<Batch>>,
     /// Of bundles that were known when they were last looked at.
     known: Cell<u64>,
@@ -178,7 +177,7 @@ impl Intake {
         }
     }
 
-    /// Takes in what is published: all, or a part of each log.
+    /// Takes in published records: `all` of them, or a part of each log.
     pub(super) async fn take(&self, all: bool) -> Found {
         let _taken = self.turn.take().await;
         self.learn();
@@ -258,7 +257,7 @@ impl Intake {
         });
     }
 
-    /// True if files whose bytes are in their multifiles are not made yet.
+    /// True if a batch waits for more files.
     #[cfg(test)]
     pub(super) fn has_kept(&self) -> bool {
         !self.batches.borrow().is_empty()

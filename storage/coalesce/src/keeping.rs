@@ -1,6 +1,6 @@
 //! Small files that come together, with all their bytes: next to each other in a dense file, and
-//! what lies next to each other in memory by one write. That they are there the multifile is told
-//! later, of many at a time.
+//! what lies next to each other in memory by one write. Header and journal are written later, for
+//! many files at a time.
 
 use std::{io, rc::Rc};
 
@@ -15,8 +15,8 @@ const PIECE_LEN: usize = 1 << 20;
 
 impl Volume {
     /// Keeps streams whose bytes are all there, small ones next to each other; adds their tasks to
-    /// `tasks`, also if it fails: then those are nobody's. None is empty. The multifile is
-    /// [to say so](Self::tell_kept).
+    /// `tasks`, also if it fails: then no file has them. None is empty. Call
+    /// [`tell_kept`](Self::tell_kept) before a name leads to a task.
     pub(super) async fn keep(&self, all: &[&[Buffer]], tasks: &mut Vec<u64>) -> io::Result<()> {
         let lens: Vec<u64> = all.iter().map(|data| len_of(data)).collect();
         let _taken = self.placing.take().await;
@@ -51,7 +51,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns the bytes of a task that were [kept](Self::keep), which is nobody's then.
+    /// Returns the bytes of a task that was [kept](Self::keep), and releases the task.
     pub(super) async fn give_up(&self, task: u64) -> io::Result<Vec<Buffer>> {
         let stream = self.stream(task)?;
         let buffer = Heap::buffer(usize::try_from(stream.len()).map_err(|_| Errno::FBIG)?);
@@ -96,15 +96,14 @@ impl Volume {
         filled.collect::<Option<()>>().ok_or_else(|| Errno::IO.into())
     }
 
-    /// Has the multifile say of these tasks, which were [kept](Self::keep), that they have bytes:
-    /// the headers first, and then the journals.
+    /// Writes the headers and then the journals for tasks that were [kept](Self::keep).
     pub(super) async fn tell_kept(&self, tasks: impl Iterator<Item = u64>) -> io::Result<()> {
         let _taken = self.placing.take().await;
         let mut runs: Vec<Slots> = Vec::new();
         for task in tasks {
             let streams = self.streams.borrow();
             let (member, at, slot) = streams.slot(task).ok_or(Errno::IO)?;
-            // What a long one has, its journal says.
+            // The journal has the length of a long stream already.
             if !member.is_packed {
                 continue;
             }

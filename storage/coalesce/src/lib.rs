@@ -216,8 +216,7 @@ impl Coalesced {
         (failed, removed)
     }
 
-    /// Returns the memory of all names, which takes a while to be given back. From here on nothing
-    /// has a name.
+    /// Removes all names from memory and returns them: millions of names take a while to free.
     pub fn take_names(&self) -> Box<dyn Any> {
         let names = self.volumes.iter().map(|(_, volume)| volume.tree.borrow_mut().take());
         Box::new(names.collect::<Vec<_>>())

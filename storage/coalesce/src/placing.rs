@@ -94,9 +94,9 @@ impl Volume {
         growing.as_ref().and_then(|growing| growing.end_of(member.number, 1).ok()).unwrap_or(0)
     }
 
-    /// Gives chunks to the next tasks of a dense file, and returns the first of these tasks; the
-    /// header is [to say so](Self::tell_chunks). There are zeros in them, unless they are about to
-    /// be `soiled`. The caller has the turn to place.
+    /// Gives chunks to the next tasks of a dense file, and returns the first of these tasks. Call
+    /// [`tell_chunks`](Self::tell_chunks) before the journal has a length. The chunks hold zeros,
+    /// unless the caller is about to fill them (`soiled`). The caller holds the turn to place.
     pub(super) fn place(&self, member: &Member, lens: &[u64], soiled: bool) -> io::Result<u64> {
         let mut growing = lock(&self.growing);
         let growing = growing.as_mut().ok_or(Errno::IO)?;
@@ -112,13 +112,13 @@ impl Volume {
         Ok(first_task)
     }
 
-    /// Has the header of a dense file say the sizes of all its chunks, before the journal says
-    /// anything of them. The caller has the turn to place.
+    /// Writes the sizes of all chunks that the header of a dense file lacks. The caller holds the
+    /// turn to place.
     pub(super) async fn tell_chunks(&self, member: &Member) -> io::Result<()> {
         let untold = lock(&self.growing).as_ref().and_then(|growing| growing.untold(member.number));
         let Some(Untold { count, at, bytes }) = untold else { return Ok(()) };
         let said = write_all(self.machine(), &member.data, at, &bytes.into()).await;
-        // One whose header cannot be written gets no more.
+        // A file whose header cannot be written gets no more streams.
         said.inspect_err(|_| member.unplaced.set(0))?;
         if let Some(growing) = &mut *lock(&self.growing) {
             growing.told(member.number, count);

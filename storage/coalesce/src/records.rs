@@ -107,7 +107,7 @@ impl Volume {
         Ok(value)
     }
 
-    /// Makes files, of which there is one at least; on return that is written.
+    /// Makes one or more files; on return their record is written.
     pub(super) async fn make_files(&self, _: &Changing<'_>, files: &mut [Small]) -> io::Result<()> {
         self.reserve_names().await?;
         let made = self.tree.borrow_mut().make_files(files);
@@ -165,7 +165,7 @@ impl Volume {
 
     /// Appends to the stream of names, together with what others append.
     pub(super) async fn append(&self, record: Record) -> io::Result<()> {
-        debug_assert!(record.bytes.len() > END.len(), "one that says nothing ends them all");
+        debug_assert!(record.bytes.len() > END.len(), "an empty record would end the stream");
         let (records, outcome) = (&self.records, Rc::clone(&record.outcome));
         records.queued_len.set(records.queued_len.get() + record.bytes.len() as u64);
         records.queued.borrow_mut().push(record);

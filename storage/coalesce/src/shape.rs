@@ -67,7 +67,8 @@ impl Shape {
         let most = (fit / SHAPE.chunk_len).clamp(TASKS_MIN, u64::from(SHAPE.wide.most));
         let chunk_len = (fit / most / CHUNK_LEN_MIN * CHUNK_LEN_MIN).max(CHUNK_LEN_MIN);
         let most = u32::try_from(most).unwrap_or(SHAPE.wide.most);
-        let small_len = SHAPE.small_len.min(len_max / SMALL_PART);
+        // A chunk of a dense file is shorter than one of a wide file, which tells them apart.
+        let small_len = SHAPE.small_len.min(len_max / SMALL_PART).min(chunk_len / 2);
         let tables = |dense: Counts| u64::from(dense.most) * DENSE_OVERHEAD;
         let dense = if tables(DENSE) < len_max / 2 { DENSE } else { DENSE_FEW };
         Self {
@@ -141,6 +142,7 @@ mod tests {
             assert!(u64::from(wide.most) * chunk_len * 16 <= limit, "{limit}");
             let tables = u64::from(dense.most) * 40 + 1088;
             assert!(dense_len + tables <= limit && small_len < dense_len, "{limit}");
+            assert!(small_len < chunk_len, "{limit}");
         }
     }
 }

@@ -444,7 +444,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Takes in that so many bytes were written to its chunk, and the journal is to say so.
+    /// Sets the length after its bytes were written to its chunk, before the journal has it.
     pub(super) fn extend_to(&self, len: u64) {
         debug_assert!(len <= self.place.get().chunk_len, "a kept file is in one chunk");
         self.len.set(len);

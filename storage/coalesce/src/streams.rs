@@ -57,7 +57,7 @@ impl Task {
 
     fn place_in(&self, member: &Member) -> ChunkPlace {
         let Self { start_at, chunk_len, .. } = *self;
-        // That of a dense file grows with it, and nothing lies behind it.
+        // The skip of a dense file grows with the file, and no task has a second block there.
         ChunkPlace { start_at, chunk_len, skip: member.skip().max(chunk_len) }
     }
 }
@@ -102,8 +102,7 @@ impl Streams {
         Some(Rc::clone(known.made.insert(Rc::new(stream))))
     }
 
-    /// A task has got a chunk, which holds zeros unless it `is_soiled`. `None`: there is no such
-    /// task.
+    /// Gives a chunk to a task; it holds zeros unless it `is_soiled`. `None`: no such task.
     pub(super) fn settle(&mut self, task: u64, place: ChunkPlace, is_soiled: bool) -> Option<()> {
         let known = self.tasks.get_mut(usize::try_from(task).ok()?)?;
         if known.made.is_some() || !is_soiled {
@@ -115,8 +114,7 @@ impl Streams {
         Some(())
     }
 
-    /// All of so many bytes were written to the chunk of a task that had none; its slot is to say
-    /// so.
+    /// Sets the length of a stream whose bytes were written to its chunk, before its slot is.
     pub(super) fn fill(&mut self, task: u64, len: u64) -> Option<()> {
         let known = self.tasks.get_mut(usize::try_from(task).ok()?)?;
         match &known.made {
@@ -126,8 +124,8 @@ impl Streams {
         Some(())
     }
 
-    /// The physical file of a task in one chunk, its slot in the journal of that, and where the
-    /// slot is.
+    /// The physical file of a task in one chunk, the offset of its slot in the journal, and the
+    /// slot.
     pub(super) fn slot(&self, task: u64) -> Option<(&Rc<Member>, u64, SlotBytes)> {
         let (member, (.., len)) = (self.member_of(task)?, self.reach(task)?);
         let key = member.key(task);

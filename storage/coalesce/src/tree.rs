@@ -104,7 +104,7 @@ impl Tree {
         Self { catalogue, me, covered: HashSet::new() }
     }
 
-    /// Returns all names; there are none then.
+    /// Returns all names, and leaves none.
     pub(super) fn take(&mut self) -> Catalogue {
         mem::replace(&mut self.catalogue, Catalogue::new(0, Node::default()))
     }

@@ -28,7 +28,7 @@ use super::{
     opening::{Home, Prior, open},
     places::Resting,
     records::{Record, Records, is_full},
-    shape::Shape,
+    shape::{DENSE_UNIT, Shape},
     stream::{Stream, Turn},
     streams::{Reach, Streams, Task},
     tree::{Tree, User},
@@ -180,6 +180,8 @@ impl Volume {
             let is_short = |task: &Task| task.is_shorter(self.shape.chunk_len);
             let is_packed = file > 0 && rows <= 1 && tasks.iter().all(is_short);
             let unplaced = growing.task_count(file) - growing.placed_count(file);
+            // Only dense files of Kakehi get more chunks, not those of other packing.
+            let unplaced = if growing.fs_block_len(file) == DENSE_UNIT { unplaced } else { 0 };
             let member = if is_packed { member.packed(unplaced.into()) } else { member };
             streams.add(Rc::new(if is_new { member.fresh() } else { member }), tasks);
         }

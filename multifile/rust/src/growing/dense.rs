@@ -7,7 +7,7 @@ use crate::{
     storage::Storage,
 };
 
-/// Chunk sizes that a header is to say.
+/// Chunk sizes to be written to a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untold {
     /// Number of tasks that have them.
@@ -28,8 +28,8 @@ impl<S: Storage> Growing<S> {
     }
 
     /// Gives chunks for streams of `lens` bytes to the next tasks of a dense file, and returns the
-    /// first one of these. Before its journal says anything of them the header is to say
-    /// [their sizes](Self::untold).
+    /// first one of these tasks. Write [their sizes](Self::untold) to the header before the journal
+    /// has a length.
     ///
     /// # Errors
     ///
@@ -47,8 +47,8 @@ impl<S: Storage> Growing<S> {
         u32::try_from(first).map_err(|_| Error::TooLarge)
     }
 
-    /// Chunk sizes of physical file `file` that its header does not say yet; `None`: it says all.
-    /// What is not [told](Self::told) until then, closing the multifile writes.
+    /// Chunk sizes that the header of physical file `file` lacks; `None` if it lacks none. Call
+    /// [`told`](Self::told) after writing them; [`close`](Self::close) writes the rest.
     #[must_use]
     pub fn untold(&self, file: u32) -> Option<Untold> {
         let member = self.member(file).ok()?;
@@ -60,7 +60,7 @@ impl<S: Storage> Growing<S> {
             .filter(|untold| untold.count > 0)
     }
 
-    /// The header of physical file `file` says the next `count` chunk sizes.
+    /// Notes that the header of physical file `file` has the next `count` chunk sizes.
     pub fn told(&mut self, file: u32, count: usize) {
         if let Ok(member) = self.member_mut(file) {
             member.told += count;

@@ -94,6 +94,16 @@ fn all<F: File>(file: &F, bytes: &[u8], at: u64) -> std::io::Result<()> {
     Ok(())
 }
 
+fn repair_without_journals(disk: &Disk, folder: &Path) {
+    for number in 0..2 {
+        let journal = name::journal(&disk.physical_name(Path::new(NAME), number));
+        fs::remove_file(folder.join(journal)).unwrap();
+    }
+    let repair = Repair::examine(disk, Path::new(NAME)).unwrap();
+    assert!(repair.needed());
+    repair.apply().unwrap();
+}
+
 fn streams(disk: &Disk) -> Vec<Vec<u8>> {
     let reader = Reader::open(disk, Path::new(NAME)).unwrap();
     reader.check().unwrap();
@@ -229,10 +239,9 @@ fn a_batch_survives_a_crash_at_any_byte_of_the_next_one() {
     assert!(completed_batches > 100);
 }
 
-/// Bytes behind all chunks that the header says are no part of a stream, also where no journal is
-/// left to say so.
+/// Bytes behind the chunks in the header do not become part of a stream, also without journals.
 #[test]
-fn bytes_that_no_chunk_has_yet_are_nobodys() {
+fn repair_without_journals_ignores_bytes_behind_all_chunks() {
     let folder = TempDir::new().unwrap();
     let disk = Disk::in_folder(folder.path());
     let mut dense = Dense::create(&disk).unwrap();
@@ -244,14 +253,26 @@ fn bytes_that_no_chunk_has_yet_are_nobodys() {
     let at = dense.growing.place(1, next).unwrap().start_at;
     all(&**dense.growing.file(1).unwrap(), &[9; 50], at).unwrap();
     drop(dense);
-    for number in 0..2 {
-        let journal = name::journal(&disk.physical_name(Path::new(NAME), number));
-        fs::remove_file(folder.path().join(journal)).unwrap();
-    }
-    let repair = Repair::examine(&disk, Path::new(NAME)).unwrap();
-    assert!(repair.needed());
-    repair.apply().unwrap();
+    repair_without_journals(&disk, folder.path());
     assert_eq!(streams(&disk)[tasks], [vec![7; 30], vec![8; 64]]);
+}
+
+/// A wide file whose chunks are packed keeps its second blocks.
+#[test]
+fn repair_without_journals_keeps_second_blocks_of_packed_files() {
+    let folder = TempDir::new().unwrap();
+    let disk = Disk::in_folder(folder.path());
+    let mut growing = Growing::create(&disk, Path::new(NAME), FIRST, &options()).unwrap();
+    let packed = NewFile { task_count: 2, chunk_len: 64, fs_block_len: Some(1) };
+    growing.add(packed, false).unwrap();
+    let names = Catalogue::new(7, Node { mode: 0o040_755, ..Node::default() }).write();
+    all(&**growing.file(0).unwrap(), &names, growing.place(0, 0).unwrap().start_at).unwrap();
+    let place = growing.place(1, 0).unwrap();
+    all(&**growing.file(1).unwrap(), &[7; 64], place.start_at).unwrap();
+    all(&**growing.file(1).unwrap(), &[8; 36], place.start_at + place.skip).unwrap();
+    drop(growing);
+    repair_without_journals(&disk, folder.path());
+    assert_eq!(streams(&disk)[1], [[7; 64].as_slice(), &[8; 36]].concat());
 }
 
 /// The header then says what is placed, whatever a write of it left that failed.

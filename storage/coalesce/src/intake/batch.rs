@@ -1,11 +1,12 @@
-//! Files that are made together: first their bytes are in the multifile, which frees the log, and
-//! then all names are made by one record, of as many files as come within some milliseconds.
-//! Whoever dies leaves all that was published of a file, or nothing.
+//! Batches of files that are made together.
 //!
-//! Those that were closed are over then. One that is open is open as any other afterwards: its
-//! client was [asked](shm::bundle::Bundle::recall) for it before its records were read, so there
-//! are no bytes of it in the log that are not in the batch, but for a write that does not return
-//! yet.
+//! The daemon first writes their bytes to the multifile, which frees the log. It collects files for
+//! some milliseconds, and then writes one record with all their names. A kill of client or daemon
+//! leaves a whole file or no file.
+//!
+//! A closed file is finished then. An open one becomes an ordinary open file: the daemon
+//! [recalled](shm::bundle::Bundle::recall) it before it read the records, so the batch has all
+//! bytes in the log, except those of a write that has not returned.
 
 use std::{cell::RefCell, collections::HashSet, mem, ops::Range, rc::Rc, slice, time::Duration};
 
@@ -21,24 +22,26 @@ use super::{
 };
 use crate::{bundles::Entry, dense::Small, file::Packed, places::Disturbed, volume::Volume};
 
-/// Time that files whose bytes are in the multifile wait for others to be made with, as long as
-/// others come: what it takes to say that they are there is the same for one and for a thousand.
+/// Time that written files wait for their names while more files arrive: header, journal, and names
+/// take as many calls for one file as for a thousand.
 const MAKE_AFTER: Duration = Duration::from_millis(4);
-/// Bytes of files that are made at once.
+/// Bytes of written files after which they get their names at once.
 const MAKE_LEN: u64 = 8 << 20;
 
 /// Files of one multifile that are made together.
 pub(super) struct Batch {
     volume: Rc<Volume>,
     files: Vec<Small>,
-    /// The source of each.
+    /// The source of each file.
     origins: Vec<Rc<RefCell<Source>>>,
     names: HashSet<NameHash>,
-    /// So many have their bytes in the multifile; since when, and how many bytes.
+    /// Number of files at the front whose bytes are in the multifile.
     kept: usize,
+    /// When the oldest file was first seen.
     since: Instant,
+    /// Bytes written to the multifile.
     len: u64,
-    /// Bytes of the others, and which are whose.
+    /// Bytes of the files that are not written, and each file's part of them.
     data: Vec<Buffer>,
     parts: Vec<Range<usize>>,
     open: Vec<Opened>,
@@ -50,19 +53,19 @@ struct Opened {
     inode: u64,
     file: Packed,
     appends: bool,
-    /// Part of it that was taken.
+    /// Its bytes in the log.
     pieces: Vec<(u64, u64)>,
     _disturbed: Disturbed,
 }
 
 impl Intake {
-    /// Makes the files that were closed at once.
+    /// Makes all closed files of a source, without waiting for more.
     pub(super) async fn make_whole(&self, source: &Rc<RefCell<Source>>) {
         self.keep_whole(slice::from_ref(source), &[]).await;
         self.make_kept().await;
     }
 
-    /// Has the bytes of files in their multifiles: those that were closed, and of each source these
+    /// Writes the bytes of files to their multifiles: of closed files, and of each source these
     /// open ones, which were recalled.
     pub(super) async fn keep_whole(&self, sources: &[Rc<RefCell<Source>>], open: &[Vec<u64>]) {
         let (mut batches, now) = (self.batches.take(), self.handle.now());
@@ -88,7 +91,7 @@ impl Intake {
         self.batches.replace(batches);
     }
 
-    /// True if files whose bytes are in their multifiles are to be made by now.
+    /// True if written files have waited long enough for their names.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let is_due = |batch: &Batch| {
             let is_old = now.saturating_since(batch.since) >= MAKE_AFTER;
@@ -97,7 +100,7 @@ impl Intake {
         self.batches.borrow().iter().any(is_due)
     }
 
-    /// Makes all files whose bytes are in their multifiles.
+    /// Makes all files that are written.
     pub(super) async fn make_kept(&self) {
         for mut batch in self.batches.take() {
             if batch.files.is_empty() {
@@ -138,12 +141,12 @@ impl Batch {
         }
     }
 
-    /// Takes a file, if its name is free.
+    /// Adds a file if its name is free.
     fn add(&mut self, origin: &Rc<RefCell<Source>>, entry: &Entry, inode: u64, file: &mut Making) {
         let tree = self.volume.tree.borrow();
         let (folder, mode, time, start) = (file.folder, file.mode, file.time, self.data.len());
         let hash = NameHash::new(tree.key_of(folder), &file.name);
-        // One whose name only hashes as another's is made by itself.
+        // Two names with one hash do not go into one batch.
         if !tree.is_free_in(folder, &file.name) || self.names.contains(&hash) {
             return;
         }
@@ -167,14 +170,15 @@ impl Batch {
             file.state.batch();
         }
         drop(tree);
+        self.since = self.since.min(file.since);
         self.names.insert(hash);
         self.parts.push(start..self.data.len());
-        // One that could not be made with others has a task.
+        // It has a task if an earlier batch failed after its bytes were written.
         self.files.push(Small { inode, folder, name, mode, time, task: file.kept, is_open });
         self.origins.push(origin);
     }
 
-    /// Has the bytes of those that were added last in the multifile.
+    /// Writes the bytes of the files added since the last call.
     async fn keep(&mut self) {
         let (data, parts) = (mem::take(&mut self.data), mem::take(&mut self.parts));
         if parts.is_empty() {
@@ -209,7 +213,7 @@ impl Batch {
         self.kept = self.files.len();
     }
 
-    /// The files are made: those that are open are from here on as any other.
+    /// After success: hands over the open files as ordinary ones.
     fn keep_open(self) {
         for Opened { origin, inode, file, appends, .. } in self.open {
             let appending = OFlags::WRONLY.union(OFlags::APPEND);
@@ -220,14 +224,15 @@ impl Batch {
         }
     }
 
-    /// All but the `first` files are made anew, or one by one, and each that cannot be is told of.
+    /// After a failure: returns all files but the `first` ones to their sources, which make them in
+    /// another batch or one by one.
     fn give_back(&mut self, first: usize) {
         let tree = self.volume.tree.borrow();
         for (file, origin) in self.files.drain(first..).zip(self.origins.drain(first..)) {
             self.names.remove(&NameHash::new(tree.key_of(file.folder), &file.name));
             match origin.borrow_mut().files.get_mut(&file.inode) {
                 Some(making) if !file.is_open => making.state.give_back(),
-                // Its bytes are in the log, or nobody's.
+                // The log has the bytes of an open file; those of a broken source are dropped.
                 _ => self.volume.users.set_left(file.task),
             }
         }

@@ -53,7 +53,7 @@ pub(super) struct Making {
     pub(super) since: Instant,
     /// Positions and lengths in the data log of what is not in the file yet.
     pub(super) pieces: Vec<(u64, u64)>,
-    /// The task that has all its bytes, once it is closed and they are not in the log any more.
+    /// The task with all its bytes, once it is closed and its bytes have left the log.
     pub(super) kept: Option<u64>,
     /// Bytes in the file, and those of the pieces.
     pub(super) written: u64,
@@ -222,8 +222,8 @@ impl Source {
         first.map_or(0, |first| self.data_read - first)
     }
 
-    /// Takes note of what is published: of all, or until that is so many bytes of the data log, if
-    /// its client has more to come. True: there is more.
+    /// Reads published records: all of them, or of a live client at most those of `most` bytes of
+    /// the data log. Returns true if records are left.
     pub(super) fn read(&mut self, now: Instant, most: Option<u64>) -> Result<bool, Nonsense> {
         // First: what is published until then is read now.
         if self.stand == Stand::Live && self.entry.is_over() {
@@ -330,7 +330,7 @@ impl Source {
         add_buffers(&self.entry, pieces, &mut buffers).map(|()| buffers)
     }
 
-    /// A task has all bytes of a closed file: the log need not have them.
+    /// Notes that a task has all bytes of a closed file, and frees them in the log.
     pub(super) fn set_kept(&mut self, inode: u64, task: Option<u64>) {
         if let Some(file) = self.files.get_mut(&inode) {
             debug_assert!(file.is_closed, "nothing more comes");

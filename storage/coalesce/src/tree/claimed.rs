@@ -64,7 +64,7 @@ impl Tree {
     pub(crate) fn files_of(&self, folder: u64) -> impl Iterator<Item = NamedFile<'_>> {
         let names = self.catalogue.names(folder).into_iter().flat_map(Names::iter);
         let mut names: Vec<_> = names.map(|(name, inode)| (inode, name)).collect();
-        names.sort_by_key(|(inode, _)| *inode);
+        names.sort_unstable_by_key(|(inode, _)| *inode);
         names.into_iter().filter_map(|(inode, name)| {
             let node = self.catalogue.file_of_one_name(inode)?;
             Some(NamedFile { name, inode, node })

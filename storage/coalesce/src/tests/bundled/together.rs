@@ -1,9 +1,9 @@
-//! Files whose bytes are in the multifile before they are made.
+//! Batches: files whose bytes are written before their names.
 
 use super::*;
 use crate::file::Packed;
 
-/// Makes files of these names in the folder of all, closes them, and has their bytes kept.
+/// Makes and closes files of these names, and has their bytes written.
 fn keep(all: &mut Bundles, names: &[&str]) {
     for name in names {
         all.create(0, name);
@@ -21,7 +21,7 @@ fn intake(all: &Bundles) -> Rc<Intake> {
 }
 
 #[test]
-fn kept_files_are_made_before_anybody_looks_and_once_no_others_come() {
+fn batch_is_made_before_a_call_and_when_no_file_arrives() {
     let mut all = Bundles::new(2);
     keep(&mut all, &["a", "b"]);
     all.world.check();
@@ -33,17 +33,16 @@ fn kept_files_are_made_before_anybody_looks_and_once_no_others_come() {
     all.world.check();
 }
 
-/// A daemon that dies leaves nothing of files that were kept, but the next one is not harmed by the
-/// bytes.
+/// A killed daemon leaves no file of its batch, and the next daemon's files do not show its bytes.
 #[test]
-fn kept_files_are_all_there_or_not_at_all_after_a_death() {
+fn killed_daemon_leaves_no_file_of_its_batch() {
     let mut all = Bundles::new(2);
     keep(&mut all, &["a", "b"]);
     all.restart(false);
     for name in ["a", "b"] {
         assert!(all.world.open(name, OFlags::RDONLY).is_err());
     }
-    // Longer than what was written: what is not says zero.
+    // With a hole, which must read as zeros.
     let open = all.world.open("c", OFlags::CREATE | OFlags::RDWR).expect("made");
     all.world.write(&open, 0, b"1");
     all.world.write(&open, 500, b"2");
@@ -55,10 +54,10 @@ fn kept_files_are_all_there_or_not_at_all_after_a_death() {
     all.world.check();
 }
 
-/// One of them finds its name taken: the others are made by what the multifile has of them, and so
-/// is that one if it may be.
+/// One file of a batch finds its name taken: the others are made from the bytes in the multifile,
+/// and so is that one if it may be.
 #[test]
-fn kept_files_whose_names_are_taken_keep_no_others_from_being_made() {
+fn batch_is_made_without_a_file_whose_name_is_taken() {
     for is_exclusive in [true, false] {
         let mut all = Bundles::new(2);
         all.is_exclusive = is_exclusive;
@@ -82,10 +81,10 @@ fn kept_files_whose_names_are_taken_keep_no_others_from_being_made() {
     }
 }
 
-/// Nothing is made of a file whose name a call has made meanwhile: names that come later are there
-/// for the next daemon all the same.
+/// A batch that loses its only file to a taken name writes no record: an empty one would hide all
+/// later names from the next daemon.
 #[test]
-fn names_go_on_behind_files_of_which_none_is_made() {
+fn empty_batch_writes_no_record() {
     let mut all = Bundles::new(2);
     all.lease(0, "");
     let Lease { folder, key, next: inode, .. } = all.makers[0].leases[""];
@@ -106,7 +105,7 @@ fn names_go_on_behind_files_of_which_none_is_made() {
     all.world.check();
 }
 
-/// Half of it is no byte, and its records are read all the same.
+/// Half of a data log of one byte is zero bytes; its records are read all the same.
 #[test]
 fn log_of_one_byte_is_read() {
     let mut all = Bundles::new(2);
