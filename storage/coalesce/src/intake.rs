@@ -37,8 +37,9 @@ use self::{
 use super::{file::Packed, places::Places, stream::Turn, volume::Volume};
 use crate::clients::Clients;
 
-/// Time between two looks at what is published: what is found at one is in the multifile
-/// soon, and no byte is to be older than 10 ms. Fewer looks take in more by as many calls.
+/// Time between two looks at published records. A file found at a look gets its name some
+/// milliseconds later, so that no byte is older than about 10 ms. Fewer looks take in more by as
+/// many calls.
 const TICK: Duration = Duration::from_millis(4);
 /// The same while a batch waits for more files: it is made once no file has arrived.
 const SHORT_TICK: Duration = Duration::from_millis(2);

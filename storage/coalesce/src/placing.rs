@@ -6,9 +6,9 @@
 //!
 //! # Order
 //!
-//! The header has the size of a chunk, and the chunk its data, before the journal says so. A task
-//! that no name leads to is nobody's: so whoever dies in between leaves a chunk that the next small
-//! file may get, or bytes behind all chunks, which are cut off when the multifile is begun again.
+//! The daemon writes the data of a chunk and its size in the header before its length in the
+//! journal, and that before a name. A kill in between leaves a chunk without a name, which the next
+//! small file may get, or bytes behind all chunks, which the next daemon cuts off before it writes.
 
 use std::{io, rc::Rc};
 

@@ -66,7 +66,7 @@ struct Bundles {
     /// Names published since the last call: a daemon that dies may not have them.
     unsure: Vec<String>,
     name_slots: usize,
-    /// What is made is not to be there.
+    /// True if makers ask for `O_EXCL`.
     is_exclusive: bool,
 }
 
