@@ -12,8 +12,6 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::mpsc,
-    thread,
     time::Duration,
 };
 
@@ -182,12 +180,11 @@ pub(super) fn has_helper() -> bool {
 
 /// True if somebody serves the view there. One whose daemon hangs is served.
 fn is_served(local: &Path) -> bool {
-    let (answer, found) = mpsc::channel();
-    let local = local.to_owned();
+    let Ok(local) = CString::new(local.as_os_str().as_bytes()) else { return true };
     // The kernel answers for a connection that is gone, and asks nobody.
-    thread::spawn(move || answer.send(rustix::fs::statfs(local).err()).ok());
-    let found = found.recv_timeout(ANSWERS_WITHIN);
-    !matches!(found, Ok(Some(Errno::NOTCONN | Errno::CONNABORTED)))
+    let gone = [Errno::NOTCONN, Errno::CONNABORTED].map(Errno::raw_os_error);
+    let answer = uring::statfs_within(&local, ANSWERS_WITHIN);
+    !matches!(answer, Ok(Some(error)) if gone.contains(&error))
 }
 
 /// A mount.

@@ -1,16 +1,28 @@
-//! A second process of this program, which begins where this one is.
+//! A second process of this program, which begins where this one is: for a daemon, and for a call
+//! that may never return.
 //!
 //! An `exec` costs 1 to 2 ms more (the loader, relocations, pages that are not mapped yet): as much
 //! as all else that a daemon does until it serves.
 
 use std::{
-    fs, io,
-    os::{fd::RawFd, unix::fs::MetadataExt as _},
+    ffi::CStr,
+    fs,
+    io::{self, Read as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd, RawFd},
+        unix::fs::MetadataExt as _,
+    },
     panic::{AssertUnwindSafe, catch_unwind},
     process,
+    time::Duration,
 };
 
-use rustix::process::Pid;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, retry_on_intr},
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, Signal, WaitOptions, kill_process, waitpid},
+};
 
 /// Exit code of a process that has panicked, as Rust's own.
 const PANICKED: i32 = 101;
@@ -48,6 +60,72 @@ pub fn fork(kept: &[RawFd], first: impl FnOnce(), child: impl FnOnce() -> i32) -
     process::exit(catch_unwind(AssertUnwindSafe(run)).unwrap_or(PANICKED))
 }
 
+/// Asks a file system for what `statfs(2)` says of it, and waits for at most `time`. Returns the
+/// call's error, 0 if it has none, or `None` if no answer has come.
+///
+/// A process of its own asks: a thread that a file system lets hang would hang in this process, and
+/// one that has just ended is still counted when [`fork`] looks for other threads.
+///
+/// # Errors
+///
+/// As `pipe(2)` and `fork(2)`.
+pub fn statfs_within(path: &CStr, time: Duration) -> io::Result<Option<i32>> {
+    let (answer, told) = pipe_with(PipeFlags::CLOEXEC)?;
+    // SAFETY: other threads may hold any lock: the child makes system calls, and nothing else.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        tell_statfs(path, told.as_raw_fd());
+    }
+    let child = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error)?;
+    drop(told);
+    let found = answer_of(answer, time);
+    if found.is_none() {
+        // It may hang until the file system's server is gone, and nobody waits for it.
+        kill_process(child, Signal::KILL).ok();
+        return Ok(None);
+    }
+    retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()))?;
+    Ok(found)
+}
+
+/// Waits for a number in a pipe, for at most `time`.
+fn answer_of(pipe: OwnedFd, time: Duration) -> Option<i32> {
+    let mut ready = [PollFd::new(&pipe, PollFlags::IN)];
+    let time = Timespec::try_from(time).ok()?;
+    retry_on_intr(|| poll(&mut ready, Some(&time))).ok().filter(|ready| *ready > 0)?;
+    let mut number = [0; size_of::<i32>()];
+    fs::File::from(pipe).read_exact(&mut number).ok()?;
+    Some(i32::from_ne_bytes(number))
+}
+
+/// Writes the error of `statfs(2)` into a pipe, as the only thing that this process does.
+fn tell_statfs(path: &CStr, told: RawFd) -> ! {
+    // SAFETY: the owners of what is closed are in frames that never run again in this process.
+    let told = unsafe { libc::dup2(told, 0) };
+    // Others may wait for the end of what this process has open.
+    close_from(1);
+    let error = rustix::fs::statfs(path).err().map_or(0, Errno::raw_os_error);
+    let number = error.to_ne_bytes();
+    // SAFETY: `number` is that long, and the process ends here without running what others set up.
+    unsafe {
+        libc::write(told, number.as_ptr().cast(), number.len());
+        libc::_exit(0)
+    }
+}
+
+/// Closes all descriptors from a number on, without asking which there are.
+fn close_from(first: libc::c_uint) {
+    // SAFETY: as where it is called.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) } == 0 {
+        return;
+    }
+    // Before Linux 5.9: as many as a process may have that has not asked for more.
+    for number in 1..1024 {
+        // SAFETY: as above.
+        unsafe { libc::close(number) };
+    }
+}
+
 /// Closes what a process has open, but for the standard descriptors and `kept`.
 fn close_all_but(kept: &[RawFd]) {
     // Where they cannot be seen they stay, and are open for as long as the process is.
@@ -63,6 +141,15 @@ fn close_all_but(kept: &[RawFd]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_process_asks_a_file_system() {
+        let ask = |path| statfs_within(path, Duration::from_secs(10)).expect("a process");
+        assert_eq!(ask(c"/proc"), Some(0));
+        assert_eq!(ask(c"/proc/none/such"), Some(Errno::NOENT.raw_os_error()));
+        let pipe = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        assert_eq!(answer_of(pipe.0, Duration::from_millis(10)), None);
+    }
 
     #[test]
     fn process_with_several_threads_is_not_forked() {

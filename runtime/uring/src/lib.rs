@@ -63,7 +63,7 @@ pub use allocator::allocate_by_mebibytes;
 pub use engines::{Choice, Counters, Engines};
 pub use file::{File, is_local, note_elsewhere};
 pub use foreign_fd::ForeignFd;
-pub use fork::fork;
+pub use fork::{fork, statfs_within};
 pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
