@@ -306,7 +306,9 @@ impl Line {
             let number = self.sent.replace(self.sent.get() + 1);
             let envelope = Envelope { secret: self.secrets.ours, number };
             let sent = self.endpoint.send(&envelope.encode(), Payload(message));
-            let (place, line) = (self.sending.take(1).await, Rc::downgrade(self));
+            // One that is gone never takes what is on its way.
+            let place = async { Ok(self.sending.take(1).await) };
+            let (place, line) = (first(place, self.ended()).await?, Rc::downgrade(self));
             // Begun at once: who says goodbye goes then.
             self.handle.start(Class::Latency, async move {
                 let failed = sent.await.is_err();
@@ -319,6 +321,12 @@ impl Line {
             });
         }
         self.end.get().map_or(Ok(()), |end| Err(end.into()))
+    }
+
+    /// Waits until nothing more will come, and returns why.
+    async fn ended<T>(&self) -> io::Result<T> {
+        self.news.until(|| self.end.get().is_some()).await;
+        Err(self.end.get().unwrap_or(io::ErrorKind::NotConnected).into())
     }
 }
 

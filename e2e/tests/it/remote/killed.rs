@@ -83,8 +83,9 @@ pub(super) fn server_killed_in_the_middle_of_transfers_is_noticed(scheme: Scheme
 fn kill_clients(folder: &Folder, server: &Server, rounds: usize) -> Held {
     let mut rng = random("clients killed in transfers");
     let (mut longest, mut first) = ([Duration::ZERO; 3], None);
-    for _ in 0..rounds {
-        let times = kill_client(folder, server, Duration::from_micros(rng.u64(0..100_000)));
+    for round in 0..rounds {
+        let wait = Duration::from_micros(rng.u64(0..100_000));
+        let times = kill_client(folder, server, wait, round % 2 == 1);
         longest.iter_mut().zip(times).for_each(|(longest, time)| *longest = time.max(*longest));
         first.get_or_insert_with(|| held(server));
     }
@@ -104,10 +105,11 @@ fn kill_clients(folder: &Folder, server: &Server, rounds: usize) -> Held {
     first
 }
 
-/// Kills a client beside another that may be on the same worker of the server. Returns how long
-/// after that the server had let go of its connections, served a new client, and heard the other.
+/// Kills a client beside another that may be on the same worker of the server; one that `stops`
+/// leaves what the server sends to it until it is killed. Returns how long after that the server
+/// had let go of its connections, served a new client, and heard the other.
 #[track_caller]
-fn kill_client(folder: &Folder, server: &Server, wait: Duration) -> [Duration; 3] {
+fn kill_client(folder: &Folder, server: &Server, wait: Duration, stops: bool) -> [Duration; 3] {
     let other = Job::start(folder, server, "other", |_| ());
     other.goes_on(SOON);
     let before = sockets(server);
@@ -115,6 +117,9 @@ fn kill_client(folder: &Folder, server: &Server, wait: Duration) -> [Duration; 3
     victim.goes_on(SOON);
     let its: Vec<_> = sockets(server).difference(&before).cloned().collect();
     assert!(!its.is_empty() && held(server).files > 0, "{its:?}: nothing is open");
+    if stops {
+        victim.stop_daemon();
+    }
     pause(wait);
     let killed = Instant::now();
     victim.kill();
@@ -185,6 +190,12 @@ impl Job {
         drop(self.running.child.stdin.take());
         let status = self.running.wait(SOON);
         assert!(status.success(), "{status}: {}", self.said());
+    }
+
+    fn stop_daemon(&self) {
+        let is_daemon = |(_, arguments): &(i32, String)| arguments.contains(" serve ");
+        let daemon = processes_of(&self.folder).into_iter().find(is_daemon).expect("a daemon");
+        kill_process(Pid::from_raw(daemon.0).expect("a process"), Signal::STOP).expect("stopped");
     }
 
     /// Kills all of it at once, and the daemon first: it would end in order without the others. As

@@ -210,6 +210,29 @@ fn worker_of_a_peer_that_went_without_a_word_is_not_used_for_others() {
 }
 
 #[test]
+fn a_peer_that_goes_ends_what_waits_for_it_to_take_earlier_messages() {
+    let Some(world) = World::new() else { return };
+    world.run(async |node| {
+        let (near, far) = node.streams().await;
+        let (mut near, mut answers) = halves(near, Some(node.server));
+        near.worker().expect("a worker");
+        let peer = node.client.worker().expect("a worker");
+        let address = peer.worker.address().expect("memory");
+        near.leave_stream(address.as_bytes(), SECRETS, Speaks::First).expect("reachable");
+        let line = Rc::clone(answers.line.get().expect("left"));
+        let _under_way = line.sending.take(SENDING_MAX).await;
+
+        let send = async { answers.send_all(vec![buffer(b"waits")]).await };
+        let goes = async {
+            drop(far);
+            pending().await
+        };
+
+        assert_eq!(first(send, goes).await.expect_err("gone").kind(), io::ErrorKind::UnexpectedEof);
+    });
+}
+
+#[test]
 fn peer_that_sends_a_number_twice_or_more_than_its_credits_is_cut_off() {
     let mut parts = Parts::default();
     assert_eq!(parts.add(1, part(&[1], false)), Some(()));
