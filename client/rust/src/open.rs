@@ -44,8 +44,9 @@ impl Client {
         let name = Name { dir, path };
         let ruled = self.if_ruled(|| {
             let resolved = self.resolve(dir, path)?;
-            let opened = self.open_resolved(name, Some(&resolved), flags, mode);
-            if let (Ok(_), Some(rule)) = (opened, resolved.rule()) {
+            let rule = resolved.rule();
+            let opened = self.open_resolved(name, Some(resolved), flags, mode);
+            if let (Ok(_), Some(rule)) = (opened, rule) {
                 self.count(Counter::OfRule(rule), 1);
             }
             Some(opened)
@@ -57,12 +58,12 @@ impl Client {
     fn open_resolved(
         &'static self,
         name: Name<'_>,
-        resolved: Option<&AbsolutePath>,
+        resolved: Option<AbsolutePath>,
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
         let Name { dir, path } = name;
-        let policy = match resolved {
+        let policy = match &resolved {
             Some(resolved) => Some(resolved.policy()),
             None => self.active().map(|_| policy_without_rules(dir, path)),
         };
@@ -74,7 +75,7 @@ impl Client {
             self.settle_path(dir, path);
             self.sweep();
         }
-        let opened = match (policy, resolved) {
+        let opened = match (policy, &resolved) {
             (Some(Policy::Kernels), _) => {
                 self.detach_number(path);
                 None
@@ -98,6 +99,8 @@ impl Client {
             }
             return opened;
         }
+        // The kernel may wait for long, as for the other end of a pipe: all threads share the room.
+        drop(resolved);
         let is_file = matches!(policy, Some(Policy::Hybrid | Policy::Delegate | Policy::Pass));
         let timed = if is_file { self.sampler.open_begins() } else { None };
         let fd = self.host.open(dir, path, flags.bits(), mode.bits())?;

@@ -18,6 +18,16 @@ const VFORK: Duration = Duration::from_millis(20);
 /// Versions of distributions of ten years ago.
 const GLIBC: [u32; 2] = [2, 17];
 
+// ---- many threads
+
+/// More than have room for a path that a rule decides about.
+#[test]
+fn threads_that_wait_in_open_keep_no_other_from_opening() {
+    let folder = Folder::new();
+    let mut command = kakehi_run(&folder, &["--rule", "/**=delegate"]);
+    succeed(command.arg(program("waiting")).arg(folder.path()), SOON);
+}
+
 // ---- other libraries
 
 #[test]
