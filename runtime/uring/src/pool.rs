@@ -110,7 +110,8 @@ impl Pool {
     /// clones are dropped and their buffers are back.
     #[must_use]
     pub fn join(&self) -> Self {
-        self.shared.lock().members += 1;
+        // Who waits in front may get less by that than it has, and another one is the first then.
+        self.shared.change(|state| state.members += 1);
         let (shared, held) = (Arc::clone(&self.shared), AtomicUsize::new(0));
         let member = Some(Arc::new(Member { shared: Arc::clone(&shared), held }));
         Self { shared, member }

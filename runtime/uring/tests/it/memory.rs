@@ -1,6 +1,14 @@
 //! Buffers are checked parts of memory.
 
-use std::sync::Arc;
+use std::{
+    future::Future as _,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Wake, Waker},
+};
 
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory, Pool};
 
@@ -21,9 +29,7 @@ fn heap_memory_is_page_aligned_and_zero() {
         let heap = Heap::new(len);
         assert_eq!(heap.bytes().len(), len);
         assert_eq!(heap.bytes().as_ptr().addr() % 4096, 0);
-        assert!(
-            heap.bytes().iter().all(|byte| byte.load(std::sync::atomic::Ordering::Relaxed) == 0)
-        );
+        assert!(heap.bytes().iter().all(|byte| byte.load(Ordering::Relaxed) == 0));
     }
 }
 
@@ -75,4 +81,32 @@ fn memory_that_shrinks_against_its_word_yields_fewer_bytes() {
     let buffer = Buffer::new(Arc::new(Shrinks::default()), 2, 6).expect("within at first");
 
     assert_eq!(buffer.bytes().len(), 1);
+}
+
+/// One that waits in front, and has its part by then, keeps no buffer from who has none.
+#[test]
+fn members_that_join_do_not_keep_a_free_buffer_from_who_waits_for_it() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let pool = Pool::reserve(16, 8);
+    let (one, two) = (pool.join(), pool.join());
+    let _held: Vec<_> = (0..4).map(|_| one.try_take().expect("half")).collect();
+    let _one = two.try_take().expect("some are left");
+    let mut rest: Vec<_> = (0..3).map(|_| pool.try_take().expect("some are left")).collect();
+    let three = pool.join();
+    let (mut second, mut third) = (pin!(two.take()), pin!(three.take()));
+    let mut nobody = Context::from_waker(Waker::noop());
+    assert!(second.as_mut().poll(&mut nobody).is_pending());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(third.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(rest.pop());
+    let _more: Vec<_> = (0..5).map(|_| pool.join()).collect();
+
+    assert!(woken.0.load(Ordering::Relaxed), "nobody was told");
+    assert!(third.as_mut().poll(&mut nobody).is_ready());
 }
