@@ -92,8 +92,9 @@ impl View {
         if !is_whole {
             file.lockers.borrow_mut().insert(owner);
         }
-        self.drain(file.identity).await;
+        // The kernel says once that a request is to end, and then waits for its answer only.
         self.locks.waiting.borrow_mut().extend(waits);
+        self.drain(file.identity).await;
         let done = loop {
             let terms = LockTerms { waits: waits.is_some() && !call.is_unlock(), ..call.terms };
             match self.try_lock(&file, LockCall { terms, ..call }).await {
