@@ -7,7 +7,7 @@ mod mount;
 use std::{
     ffi::CString,
     io,
-    os::unix::ffi::OsStrExt as _,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -103,6 +103,11 @@ impl Servers {
     ///
     /// Why it cannot be one.
     pub(crate) async fn make_folder(&self, remote: &Path, mode: Mode) -> io::Result<()> {
+        let whole = CString::new(Path::new("/").join(remote).into_os_string().into_vec())?;
+        // Of most it is asked once.
+        if self.is_folder(whole.clone()).await.is_ok_and(|is_folder| is_folder) {
+            return Ok(());
+        }
         let (mut path, mut why) = (PathBuf::from("/"), None);
         for part in remote {
             path.push(part);
@@ -116,15 +121,18 @@ impl Servers {
         }
         // What is there already may be no folder; and a server that was killed in the middle may
         // have made one, and not know.
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        let found = self.group.name(None, NameCall::Stat { path, follow: true }).await;
-        let is_folder =
-            |status: Status| FileType::from_raw_mode(status.mode) == FileType::Directory;
-        match found.map(|answer| Status::decode(&answer.bytes).is_some_and(is_folder)) {
+        match self.is_folder(whole).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(why.unwrap_or_else(|| Errno::NOTDIR.into())),
             Err(error) => Err(why.unwrap_or(error)),
         }
+    }
+
+    /// True if a folder has this path at the server, or a link to one.
+    async fn is_folder(&self, path: CString) -> io::Result<bool> {
+        let found = self.group.name(None, NameCall::Stat { path, follow: true }).await?;
+        let mode = Status::decode(&found.bytes).map(|status| FileType::from_raw_mode(status.mode));
+        Ok(mode == Some(FileType::Directory))
     }
 
     /// The path of an open file from the server's root. One that was opened by its number has that
