@@ -95,7 +95,7 @@ fn answer_of(pipe: OwnedFd, time: Duration) -> Option<i32> {
     retry_on_intr(|| poll(&mut ready, Some(&time))).ok().filter(|ready| *ready > 0)?;
     let mut number = [0; size_of::<i32>()];
     fs::File::from(pipe).read_exact(&mut number).ok()?;
-    Some(i32::from_ne_bytes(number))
+    Some(i32::from_le_bytes(number))
 }
 
 /// Writes the error of `statfs(2)` into a pipe, as the only thing that this process does.
@@ -105,12 +105,11 @@ fn tell_statfs(path: &CStr, told: RawFd) -> ! {
     // Others may wait for the end of what this process has open.
     close_from(1);
     let error = rustix::fs::statfs(path).err().map_or(0, Errno::raw_os_error);
-    let number = error.to_ne_bytes();
-    // SAFETY: `number` is that long, and the process ends here without running what others set up.
-    unsafe {
-        libc::write(told, number.as_ptr().cast(), number.len());
-        libc::_exit(0)
-    }
+    let number = error.to_le_bytes();
+    // SAFETY: `number` is that long.
+    unsafe { libc::write(told, number.as_ptr().cast(), number.len()) };
+    // SAFETY: nothing that others have set up is run at the end.
+    unsafe { libc::_exit(0) }
 }
 
 /// Closes all descriptors from a number on, without asking which there are.

@@ -129,7 +129,8 @@ fn both_sides_leave_the_stream_after_the_welcome_and_nothing_is_lost() {
         let session = [3; SESSION_LEN];
         let ask = async { greet(&key, session, &mut far, &asked, || ()).await.map(drop) };
         let serving = first(serve, said.pump(&mut answers));
-        first(first(ask, asked.pump(&mut requests)), serving).await.expect("welcome");
+        let asking = first(ask, asked.pump(&mut requests));
+        Box::pin(first(asking, serving)).await.expect("welcome");
 
         let send = async {
             for part in bytes.chunks(100_000).chain(bytes.chunks(BATCH_LEN)) {
