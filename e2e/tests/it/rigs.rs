@@ -310,7 +310,7 @@ fn memory_for_a_burst_is_had_by_demand_and_given_back() {
     let folder = Folder::new();
     let Some(rig) = Rig::start(&folder, "slowfs", "--bandwidth 50") else { return };
     let file = rig.make("files").join("file");
-    for (memory, is_enough) in [("4GiB", true), ("64MiB", false)] {
+    let burst = |memory: &str, is_enough: bool| {
         let mut command = kakehi_run(&folder, &[]);
         command.env("KAKEHI_MEMORY", memory).arg(program("burst")).arg(&file);
         let output = run(command.arg(MEGABYTES.to_string()), TIME_MAX);
@@ -319,15 +319,17 @@ fn memory_for_a_burst_is_had_by_demand_and_given_back() {
         let said: Vec<u64> =
             said.split_whitespace().map(|n| n.parse().expect("a number")).collect();
         let [took_ms, before_kb, after_kb] = said[..] else { panic!("{said:?}") };
-        // The file system takes 1.3 s for them.
-        assert_eq!(took_ms < 600, is_enough, "{memory}: {said:?}");
         assert_eq!(before_kb > MEGABYTES << 9, is_enough, "{memory}: {said:?}");
         assert!(after_kb < 33 << 10, "{memory}: {said:?}");
         let found = fs::read(&file).expect("a file");
         assert_eq!(found.len() as u64, MEGABYTES << 20);
         let is_right = |(at, byte): (usize, &u8)| usize::from(*byte) == (at >> 20) % 251;
         assert!(found.iter().enumerate().all(is_right), "{memory}");
-    }
+        took_ms
+    };
+    // The file system takes 1.3 s for them; a machine may take long to find so much memory.
+    kept_in_one_of(4, || burst("4GiB", true) < 600);
+    assert!(burst("64MiB", false) >= 600);
     rig.stop();
 }
 
