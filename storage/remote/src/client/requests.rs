@@ -304,6 +304,9 @@ impl<N: Network> Client<N> {
                 if self.is_mute() {
                     return self.die(&error);
                 }
+            } else {
+                // It is away, not mute.
+                self.mute_since.set(None);
             }
             if is_refusal(&error) || is_unknown(&error) && !has_served {
                 return self.die(&error);
