@@ -92,11 +92,6 @@ pub struct Client<N> {
     has_changed: Cell<bool>,
     /// When the server was there last, or was looked for first.
     heard_at: Cell<Instant>,
-    /// Something has come over the connection since it began.
-    has_read: Cell<bool>,
-    /// When the first connection ended that brought nothing, although something was unanswered;
-    /// until one brings something.
-    mute_since: Cell<Option<Instant>>,
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
     /// Since when one has been short of what that takes.
@@ -134,8 +129,6 @@ impl<N: Network> Client<N> {
             boot: Cell::new(None),
             root: Cell::new(None),
             has_changed: Cell::new(false),
-            has_read: Cell::new(false),
-            mute_since: Cell::new(None),
             must_reopen: Cell::new(false),
             short_since: Cell::new(None),
             is_awaited: Cell::new(false),
@@ -301,12 +294,6 @@ impl<N: Network> Client<N> {
                 self.absence.begin(self.handle.now());
                 pause = PAUSE_MIN;
                 has_served = true;
-                if self.is_mute() {
-                    return self.die(&error);
-                }
-            } else {
-                // It is away, not mute.
-                self.mute_since.set(None);
             }
             if is_refusal(&error) || is_unknown(&error) && !has_served {
                 return self.die(&error);
@@ -383,7 +370,6 @@ impl<N: Network> Client<N> {
         state.unsent = state.pending.iter().filter_map(is_unanswered).collect();
         state.standing.connect();
         drop(state);
-        self.has_read.set(false);
         self.tell_return();
         self.news.notify_all();
     }
@@ -424,8 +410,6 @@ impl<N: Network> Client<N> {
         loop {
             inbox.fill().await?;
             heard.set(true);
-            self.has_read.set(true);
-            self.mute_since.set(None);
             match inbox.frame() {
                 Some(Frame::Reply { id, value, .. }) => self.answered(id, value, inbox.data())?,
                 Some(Frame::Pong) => {}

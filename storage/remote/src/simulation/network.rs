@@ -43,8 +43,6 @@ struct State<S: Locking> {
     lines: RefCell<Vec<Rc<Line>>>,
     /// Sends that are to arrive changed.
     damages: Rc<Cell<u32>>,
-    /// Nothing arrives but greetings.
-    is_mute: Rc<Cell<bool>>,
 }
 
 impl<S: Locking> Clone for SimNetwork<S> {
@@ -56,7 +54,7 @@ impl<S: Locking> Clone for SimNetwork<S> {
 impl<S: Locking> SimNetwork<S> {
     pub(super) fn new(handle: Handle, rng: Rc<RefCell<Rng>>) -> Self {
         let (server, lines, damages) = (RefCell::default(), RefCell::default(), Rc::default());
-        Self(Rc::new(State { handle, rng, server, lines, damages, is_mute: Rc::default() }))
+        Self(Rc::new(State { handle, rng, server, lines, damages }))
     }
 
     pub(super) fn set_server(&self, server: Option<Rc<Server<S>>>) {
@@ -81,15 +79,9 @@ impl<S: Locking> SimNetwork<S> {
         self.0.damages.set(self.0.damages.get() + 1);
     }
 
-    /// Has nothing arrive from now on but greetings.
-    pub(super) fn mute(&self) {
-        self.0.is_mute.set(true);
-    }
-
     fn end(&self, line: &Rc<Line>) -> End {
         let (handle, rng) = (self.0.handle.clone(), Rc::clone(&self.0.rng));
-        let (damages, is_mute) = (Rc::clone(&self.0.damages), Rc::clone(&self.0.is_mute));
-        End { line: Rc::clone(line), handle, rng, damages, is_mute }
+        End { line: Rc::clone(line), handle, rng, damages: Rc::clone(&self.0.damages) }
     }
 }
 
@@ -120,21 +112,9 @@ pub(super) struct End {
     handle: Handle,
     rng: Rc<RefCell<Rng>>,
     damages: Rc<Cell<u32>>,
-    is_mute: Rc<Cell<bool>>,
 }
 
 impl End {
-    fn is_lost(&self, bytes: &[u8]) -> bool {
-        use Frame::{Ping, Pong, Reply, Request};
-        let is_later = || {
-            matches!(
-                Frame::parse(bytes),
-                Ok(Some((Request { .. } | Reply { .. } | Ping | Pong, _)))
-            )
-        };
-        self.is_mute.get() && is_later()
-    }
-
     fn damage(&self, bytes: &mut [u8]) {
         if self.damages.get() == 0 || bytes.len() <= GREETING_LEN_MAX {
             return;
@@ -197,9 +177,6 @@ impl Transmit for End {
             }
             let mut bytes = vec![0; buffer.len()];
             copy_out(&mut bytes, buffer.bytes());
-            if self.is_lost(&bytes) {
-                continue;
-            }
             self.damage(&mut bytes);
             self.line.bytes.borrow_mut().extend(bytes);
             self.line.news.notify_all();

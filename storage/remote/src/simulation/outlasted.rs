@@ -347,28 +347,6 @@ fn clients_have_equal_parts_of_the_descriptors_and_one_is_left_for_who_comes_nex
     }
 }
 
-/// As over UCX, whose ports a firewall closes: the greeting goes by TCP.
-#[test]
-fn a_server_that_greets_and_says_nothing_more_is_given_up() {
-    const TIMEOUT: Duration = Duration::from_secs(8);
-    let mut world = World::new(7);
-    world.start_server();
-    let client = world.connect_for(TIMEOUT);
-    let file = world.make_file(&client, None);
-    world.network.mute();
-    world.network.cut();
-    let written = Rc::new(RefCell::new(None));
-    let told = Rc::clone(&written);
-    world.handle.spawn(Class::Latency, async move {
-        let result = file.write(0, &buffers(b"data")).await;
-        told.replace(Some(result.map_err(|why| why.raw_os_error())));
-    });
-
-    world.pass(4 * TIMEOUT);
-
-    assert_eq!(written.take(), Some(Err(Some(Errno::IO.raw_os_error()))));
-}
-
 /// As of a job that was cancelled, when servers die one after the other.
 #[test]
 fn locks_of_a_session_that_is_gone_for_good_are_waited_for_once() {

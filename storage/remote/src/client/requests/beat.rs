@@ -67,18 +67,6 @@ impl<N: Network> Client<N> {
         self.heard_at.set(self.handle.now());
     }
 
-    /// True if connections have begun and ended for as long as a server may be silent, and brought
-    /// nothing: it greets, but what follows goes another way, or is longer, and does not arrive.
-    pub(super) fn is_mute(&self) -> bool {
-        if self.has_read.get() || self.state.borrow().pending.is_empty() {
-            return false;
-        }
-        let now = self.handle.now();
-        let since = self.mute_since.get().unwrap_or(now);
-        self.mute_since.set(Some(since));
-        now.saturating_since(since) >= self.timeout
-    }
-
     /// Waits until `end`, and for as long as the server goes on saying that it is there.
     pub(super) async fn listen<T>(&self, end: Instant) -> io::Result<T> {
         loop {
