@@ -104,7 +104,7 @@ impl Servers {
     /// Why it cannot be one.
     pub(crate) async fn make_folder(&self, remote: &Path, mode: Mode) -> io::Result<()> {
         let whole = CString::new(Path::new("/").join(remote).into_os_string().into_vec())?;
-        // Of most it is asked once.
+        // Most are there already.
         if self.is_folder(whole.clone()).await.is_ok_and(|is_folder| is_folder) {
             return Ok(());
         }

@@ -39,7 +39,8 @@ int main(int argc, char **argv) {
     for (size_t number = 0; number < THREADS; number++) {
         path_of(path, sizeof path, number);
         if (mkfifo(path, 0600) != 0) fail(path);
-        if (pthread_create(&threads[number], NULL, wait_for_writer, (void *)number) != 0) fail(path);
+        pthread_t *thread = &threads[number];
+        if (pthread_create(thread, NULL, wait_for_writer, (void *)number) != 0) fail(path);
     }
     usleep(200 * 1000);
     for (size_t number = 0; number < THREADS; number++) {

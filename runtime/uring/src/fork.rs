@@ -73,10 +73,10 @@ pub fn statfs_within(path: &CStr, time: Duration) -> io::Result<Option<i32>> {
     let (answer, told) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: other threads may hold any lock: the child makes system calls, and nothing else.
     let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        tell_statfs(path, told.as_raw_fd());
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
     }
-    let child = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error)?;
+    let Some(child) = Pid::from_raw(pid) else { tell_statfs(path, told.as_raw_fd()) };
     drop(told);
     let found = answer_of(answer, time);
     if found.is_none() {
@@ -84,7 +84,8 @@ pub fn statfs_within(path: &CStr, time: Duration) -> io::Result<Option<i32>> {
         kill_process(child, Signal::KILL).ok();
         return Ok(None);
     }
-    retry_on_intr(|| waitpid(Some(child), WaitOptions::empty())).ok(); // Nobody may be left to wait for.
+    // Where ended children are ignored, as by a parent of this process, there is none to wait for.
+    retry_on_intr(|| waitpid(Some(child), WaitOptions::empty())).ok();
     Ok(found)
 }
 
@@ -100,10 +101,9 @@ fn answer_of(pipe: OwnedFd, time: Duration) -> Option<i32> {
 
 /// Writes the error of `statfs(2)` into a pipe, as the only thing that this process does.
 fn tell_statfs(path: &CStr, told: RawFd) -> ! {
-    // SAFETY: the owners of what is closed are in frames that never run again in this process.
+    // SAFETY: whoever owns the descriptor 0 is in a frame that never runs again in this process.
     let told = unsafe { libc::dup2(told, 0) };
-    // Others may wait for the end of what this process has open.
-    close_from(1);
+    close_all_but_first();
     let error = rustix::fs::statfs(path).err().map_or(0, Errno::raw_os_error);
     let number = error.to_le_bytes();
     // SAFETY: `number` is that long.
@@ -112,15 +112,16 @@ fn tell_statfs(path: &CStr, told: RawFd) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Closes all descriptors from a number on, without asking which there are.
-fn close_from(first: libc::c_uint) {
-    // SAFETY: as where it is called.
-    if unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) } == 0 {
+/// Closes all descriptors but 0, without asking which there are: others may wait for the end of
+/// what this process has open.
+fn close_all_but_first() {
+    // SAFETY: the owners of what is closed are in frames that never run again in this process.
+    if unsafe { libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) } == 0 {
         return;
     }
     // Before Linux 5.9: as many as a process may have that has not asked for more.
     for number in 1..1024 {
-        // SAFETY: as above.
+        // SAFETY: as those that the call above closes.
         unsafe { libc::close(number) };
     }
 }
