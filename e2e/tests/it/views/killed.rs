@@ -13,7 +13,8 @@ use super::{by_hand, can_mount, coalescing, is_mounted, mapping, strange};
 use crate::{
     coalesce::kill_all,
     harness::{
-        Folder, Running, SOON, kakehi, note, pause, processes_of, random, succeed, wait_for,
+        Folder, Running, SOON, kakehi, note, pause, processes_of, random, started_by, succeed,
+        wait_for,
     },
     remote::{
         LONG, local,
@@ -98,6 +99,27 @@ fn kill_daemons(rounds: u32) {
 #[test]
 fn view_of_a_killed_daemon_fails_at_once_and_is_gone_after_the_run() {
     kill_daemons(10);
+}
+
+/// A parent that ignores its ended children leaves that to the commands that it starts.
+#[test]
+fn view_of_a_killed_job_is_gone_where_ended_children_are_ignored() {
+    if !can_mount("killed views where ended children are ignored") {
+        return;
+    }
+    let folder = Folder::new();
+    let mut command = coalescing(&folder, "always");
+    let running = Running::start(command.args(["sleep", "300"]));
+    assert!(wait_for(SOON, || is_mounted(&local(&folder))));
+    kill_all(&folder);
+    drop(running);
+    assert!(is_mounted(&local(&folder)), "nobody has left a view");
+    let mut again = coalescing(&folder, "always");
+    again.args(["sh", "-c", "echo again >\"$0\"; cat \"$0\""]).arg(local(&folder).join("file"));
+    let mut launcher = Command::new("env");
+    launcher.arg("--ignore-signal=CHLD");
+    assert_eq!(succeed(&mut started_by(launcher, &again), SOON), "again\n");
+    assert!(!is_mounted(&local(&folder)));
 }
 
 #[test]
