@@ -389,6 +389,12 @@ impl Catalogue {
         self.folders.get(&folder)
     }
 
+    /// How many names there are, in all folders.
+    #[must_use]
+    pub fn name_count(&self) -> usize {
+        self.folders.values().map(Names::len).sum()
+    }
+
     /// Every name below the root, `/` between its parts, each folder before what is in it. `None`:
     /// one is longer than any path may be, as by folders that were moved into others.
     #[must_use]

@@ -58,7 +58,7 @@ use std::{
     sync::Arc,
 };
 
-use executor::Handle;
+use executor::{Class, Handle};
 use rustix::{
     fs::OFlags,
     io::Errno,
@@ -155,7 +155,9 @@ impl Coalesced {
         if self.volumes.iter().all(|(_, volume)| volume.is_near()) {
             clients.shared().names.say_near();
         }
-        self.taking_in_by(Intake::new(clients, handle).start())
+        let files = self.taking_in_by(Intake::new(clients, handle).start());
+        files.populate_ahead(handle);
+        files
     }
 
     fn taking_in_by(self, intake: Rc<Intake>) -> Self {
@@ -163,6 +165,15 @@ impl Coalesced {
             self.volumes.iter().for_each(|(_, volume)| volume.show_in(places));
         }
         Self { intake: Some(intake), ..self }
+    }
+
+    /// Has memory to show the files that there are, before a program asks for them.
+    fn populate_ahead(&self, handle: &Handle) {
+        let Some(places) = self.intake.as_ref().and_then(|intake| intake.places.as_ref()) else {
+            return;
+        };
+        let counts = self.volumes.iter().map(|(_, volume)| volume.tree.borrow().all_names_count());
+        handle.spawn(Class::Throughput, Rc::clone(places).populate_ahead(counts.sum()));
     }
 
     /// Shows clients what nobody changes any more.

@@ -18,6 +18,7 @@ use std::{
     sync::Arc,
 };
 
+use executor::yield_now;
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -40,6 +41,8 @@ use crate::{bundles::Entry, clients::Clients};
 const SOURCES_MAX: usize = wire::SOURCES_MAX;
 /// Files that are shown together.
 const BATCH: usize = 64;
+/// Entries that get memory at a time.
+const POPULATED: usize = 512;
 /// Address space that a table leaves for everything else, bytes.
 const LEFT_MIN: usize = 64 << 20;
 
@@ -171,6 +174,15 @@ impl Places {
         let (known, sources, kept) = (RefCell::default(), RefCell::default(), RefCell::default());
         let (clients, last_source) = (Arc::clone(clients), Cell::new(None));
         Ok(Rc::new(Self { clients, table, known, kept, sources, last_source }))
+    }
+
+    /// Has memory for so many entries, a few at a time: whoever reads files that are there soon asks
+    /// for half as long then.
+    pub(super) async fn populate_ahead(self: Rc<Self>, count: usize) {
+        for start in (0..count).step_by(POPULATED) {
+            self.table.populate(start..count.min(start + POPULATED));
+            yield_now().await;
+        }
     }
 
     /// Nothing in the table holds any more.

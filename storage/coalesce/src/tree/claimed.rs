@@ -71,6 +71,11 @@ impl Tree {
         })
     }
 
+    /// How many names all folders have.
+    pub(crate) fn all_names_count(&self) -> usize {
+        self.catalogue.name_count()
+    }
+
     /// How many names a folder has.
     pub(crate) fn name_count(&self, folder: u64) -> usize {
         self.catalogue.names(folder).map_or(0, Names::len)
