@@ -143,6 +143,10 @@ impl Folders {
 
 /// Makes a folder; those that were missing, outermost first, and whether all are there.
 fn create(folder: &Path) -> (Vec<PathBuf>, io::Result<()>) {
+    // What is mounted is there; to ask for it may be to wait for a daemon that was stopped.
+    if daemon::has_view(&real(folder)) {
+        return (Vec::new(), Ok(()));
+    }
     let is_missing = |folder: &&Path| folder.symlink_metadata().is_err();
     let missing: Vec<_> = folder.ancestors().take_while(is_missing).collect();
     let made = fs::create_dir_all(folder);

@@ -63,6 +63,8 @@ const RACES_MAX: u32 = 100;
 const LOCK_TIME_MAX: Duration = Duration::from_secs(60);
 /// Longest time from one try to lock to the next.
 const LOCK_RETRY_MAX: Duration = Duration::from_millis(20);
+/// How long a run waits to say that its program lives.
+const ATTEND_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A job on this node: all processes that share one daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,9 +169,22 @@ impl Job {
 
     /// Says that a program of the job lives, until the result is dropped: what its daemon has there
     /// stays, should that be killed. `None`: it cannot be said.
+    ///
+    /// Who looks whether there are programs holds the lock for a moment; one that was stopped then
+    /// is waited for no longer than 1 s.
+    #[expect(clippy::disallowed_methods, reason = "a lock can be waited for with no limit only")]
     pub(crate) fn attend(&self) -> Option<Lock> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        self.open(PROGRAMS, flags).and_then(|file| locked(file, FlockOperation::LockShared)).ok()
+        let begun = Instant::now();
+        loop {
+            let file = self.open(PROGRAMS, flags).ok()?;
+            match locked(file, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::AGAIN) if begun.elapsed() < ATTEND_TIME_MAX => {
+                    thread::sleep(LOCK_RETRY_MAX);
+                }
+                lock => return lock.ok(),
+            }
+        }
     }
 
     /// Held by whoever starts the job's daemon, until it listens, and by whoever removes the

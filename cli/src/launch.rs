@@ -313,7 +313,7 @@ fn status(process: Pid) -> io::Result<ExitStatus> {
 /// Removes what a daemon has left that did not end by itself, unless another one serves the job.
 fn clear(job: &Job) {
     let Ok(lock) = job.lock() else { return };
-    if let Err(Error::Unreachable { .. }) = caller::attach(&job.folder) {
+    if !caller::is_there(&job.folder) {
         job.clear(&lock);
     }
 }

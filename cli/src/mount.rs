@@ -81,9 +81,12 @@ pub(crate) fn mount(args: &Args, environment: &Environment) -> Result<(), Failur
     };
     let folder = absolute(folder, environment);
     daemon::clear_view(&real(&folder)).ok(); // Whoever mounts over it says why it cannot.
-    fs::create_dir_all(&folder).map_err(|why| {
-        Failure::new(Code::Failure, folder.display(), why, "name a folder that can be made")
-    })?;
+    // What is mounted is there; to ask for it may be to wait for a daemon that was stopped.
+    if !daemon::has_view(&real(&folder)) {
+        fs::create_dir_all(&folder).map_err(|why| {
+            Failure::new(Code::Failure, folder.display(), why, "name a folder that can be made")
+        })?;
+    }
     let folder = real(&folder);
     let program = library::own_program()?;
     let mut command = Command::new(program);
@@ -119,8 +122,10 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
     let job = Job::asked(&config, &named)?;
     let is_served = caller::is_there(&job.folder);
     let is_mounted = is_served || daemon::has_view(&folder);
-    // A folder that a killed daemon has hidden shows so by its mode. A dead mount has none.
-    let mode = || folder.metadata().map(|found| found.mode()).ok().filter(|_| !is_mounted);
+    // A folder that a killed daemon has hidden shows so by its mode. A dead mount has none, and one
+    // whose daemon was stopped tells none.
+    let found = || if is_mounted { None } else { folder.metadata().ok() };
+    let mode = || found().map(|found| found.mode());
     let before = mode();
     let stopped = match is_served {
         true => caller::ask(&job.folder, Control::Stop).map(drop),

@@ -79,7 +79,7 @@ pub fn serve(
     umask(mask);
     let key = client_key(&config)?;
     let standby = standby.map_or_else(|| Standby::of_daemon(&config.folder), Ok)?;
-    let Standby { job, job_fd, place, listening, callers } = standby;
+    let Standby { job, job_fd, place, listening, callers, run } = standby;
     let seats = Seats::new(&config);
     let (first_count, core_count) = (seats.count(), seats.most());
     let admission = Admission::new(config.staging, config.memory, fds, seats);
@@ -119,8 +119,9 @@ pub fn serve(
         shares_cores: base.config.cores.is_empty() && base.config.starter.is_some(),
     });
     let handle = first.core.handle.clone();
+    run.into_iter().for_each(|run| listener.attach(run));
     callers.into_iter().for_each(|caller| listener.meet(caller));
-    handle.spawn(Class::Latency, listener.listen(Rc::new(listening)));
+    listener.listen(listening).map_err(Error::setup("the socket"))?;
     handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
     let views = first.mount_views(&base.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.

@@ -119,14 +119,13 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
 }
 
 /// Attaches to the daemon of a process that this one is about to start, by the other end of the
-/// connection.
+/// connection. That is its first run without a greeting.
 ///
 /// # Errors
 ///
 /// As `socketpair(2)`.
 pub fn attached() -> io::Result<(Attachment, OwnedFd)> {
     let (socket, other) = socket::pair()?;
-    socket::send(&socket, &Greeting::new(Role::Run).encode(), &[])?;
     Ok((Attachment { socket, has_own_mounts: false }, other))
 }
 

@@ -30,8 +30,10 @@ pub(crate) struct Life {
 /// Why a daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// A signal, or a question that asks for it.
-    Told,
+    /// By signals.
+    Signalled,
+    /// By a question that asks for it.
+    Asked,
     /// Nobody is attached any more.
     Unattached,
 }
@@ -54,10 +56,10 @@ impl Life {
                 first(drained, signals.came(enough)).await;
             }
             signals.came(enough).await;
-            End::Told
+            End::Signalled
         };
         let end = first(self.reason(), told).await;
-        let heard = if end == End::Told { enough } else { enough - 1 };
+        let heard = if end == End::Signalled { enough } else { enough - 1 };
         first(self.end(end), signals.came(heard + 1)).await;
         for core in 0..self.core.node.core_count() {
             if let Some(mailbox) = self.core.node.mailbox(core) {
@@ -73,7 +75,7 @@ impl Life {
             || self.is_for_job && connections.was_attached.get() && connections.runs.get() == 0;
         let is_told = || !connections.stoppers.borrow().is_empty();
         connections.changed.until(|| is_left() || is_told()).await;
-        if is_told() { End::Told } else { End::Unattached }
+        if is_told() { End::Asked } else { End::Unattached }
     }
 
     /// Drains everything, sends the clients off, and tells who waits for that.

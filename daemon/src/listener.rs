@@ -12,9 +12,12 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Mailbox, Notify, first, lock};
+use executor::{Class, Handle, Mailbox, Notify, first, lock};
 use remote::AcceptBackoff;
-use rustix::process::geteuid;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::geteuid,
+};
 use storage::segment::Segment;
 use uring::{Peer, Reactor, Watch, peer_process};
 use wire::{Control, Greeting, Refusal, Role, VERSION, Welcome};
@@ -34,6 +37,8 @@ use crate::{
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 /// Connections that may be greeting at a time; more wait to be accepted.
 const GREETING_COUNT_MAX: usize = 256;
+/// How often what cannot be watched is looked at.
+const LOOKED_AT: Duration = Duration::from_millis(100);
 
 /// An admitted client on its way to its executor.
 #[derive(Debug)]
@@ -70,6 +75,35 @@ impl Connections {
     }
 }
 
+/// A descriptor that is waited for, by looking now and then where the kernel refuses to watch it:
+/// the end of a run is not to be missed, nor told of before it is there.
+struct Awaited {
+    fd: Rc<OwnedFd>,
+    news: Notify,
+    watch: Option<Watch>,
+}
+
+impl Awaited {
+    fn new(reactor: &Reactor, fd: Rc<OwnedFd>) -> Self {
+        let news = Notify::new();
+        let watch = reactor.watch(Rc::clone(&fd), &news);
+        let watch =
+            watch.inspect_err(|why| tracing::warn!("a run is looked at, not watched: {why}"));
+        Self { fd, news, watch: watch.ok() }
+    }
+
+    /// Waits until something may have come; returns whether it has.
+    async fn is_ready(&self, handle: &Handle) -> bool {
+        if let Some(watch) = &self.watch {
+            self.news.until(|| watch.take_ready()).await;
+            return true;
+        }
+        handle.sleep(LOOKED_AT).await;
+        let mut looked = [PollFd::new(&*self.fd, PollFlags::IN)];
+        poll(&mut looked, Some(&Timespec::default())) != Ok(0)
+    }
+}
+
 /// Accepts connections.
 pub(crate) struct Listener {
     pub(crate) core: Rc<Core<Mounts>>,
@@ -84,24 +118,47 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Accepts for ever.
-    pub(crate) async fn listen(self: Rc<Self>, listening: Rc<OwnedFd>) {
-        let news = Notify::new();
-        let Ok(watch) = self.reactor.watch(Rc::clone(&listening), &news) else { return };
-        let backoff = AcceptBackoff::new(&self.core.handle);
-        loop {
-            news.until(|| watch.take_ready()).await;
+    ///
+    /// # Errors
+    ///
+    /// The socket cannot be watched.
+    pub(crate) fn listen(self: Rc<Self>, listening: OwnedFd) -> io::Result<()> {
+        let (listening, news) = (Rc::new(listening), Notify::new());
+        let watch = self.reactor.watch(Rc::clone(&listening), &news)?;
+        let handle = self.core.handle.clone();
+        handle.spawn(Class::Latency, async move {
+            let backoff = AcceptBackoff::new(&self.core.handle);
             loop {
-                self.connections.wait_for_room().await;
-                match socket::accept_from(&*listening) {
-                    Ok(socket) => self.meet(socket),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => {
-                        backoff.pause_after(&error).await;
-                        break;
-                    }
-                }
+                news.until(|| watch.take_ready()).await;
+                self.accept_from(&listening, &backoff).await;
+            }
+        });
+        Ok(())
+    }
+
+    /// Accepts all who wait.
+    async fn accept_from(self: &Rc<Self>, listening: &OwnedFd, backoff: &AcceptBackoff) {
+        loop {
+            self.connections.wait_for_room().await;
+            match socket::accept_from(listening) {
+                Ok(socket) => self.meet(socket),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return backoff.pause_after(&error).await,
             }
         }
+    }
+
+    /// Holds the connection of the run that has started this daemon, which needs no greeting: it
+    /// counts at once, whatever comes of it.
+    pub(crate) fn attach(self: &Rc<Self>, run: OwnedFd) {
+        let process = Peer::of(&run).ok().and_then(|peer| peer.process);
+        if let (true, Some(process)) = (self.shares_cores, process) {
+            affinity::share_those_of(process);
+        }
+        self.count_run();
+        let this = Rc::clone(self);
+        let hold = async move { this.hold(Rc::new(run)).await };
+        self.core.handle.spawn(Class::Latency, hold);
     }
 
     /// Serves a connection.
@@ -184,39 +241,44 @@ impl Listener {
         }
     }
 
-    /// Holds a `run` connection until its other end goes, and the program that inherited it: some
-    /// close every descriptor they find.
+    /// Serves a `run` connection that has greeted.
     async fn keep(&self, socket: Rc<OwnedFd>) {
+        self.count_run();
+        let has_own_mounts = self.core.node.has_own_mounts.get().is_some();
+        if welcome(&*socket, has_own_mounts).is_err() {
+            return self.leave_run();
+        }
+        self.hold(socket).await;
+    }
+
+    fn count_run(&self) {
         let connections = &self.connections;
         connections.runs.set(connections.runs.get() + 1);
         connections.was_attached.set(true);
         connections.changed.notify_all();
-        let has_own_mounts = self.core.node.has_own_mounts.get().is_some();
-        if welcome(&*socket, has_own_mounts).is_ok() {
-            let news = Notify::new();
-            if let Ok(watch) = self.reactor.watch(Rc::clone(&socket), &news) {
-                let heir = self.until_closed(&socket, &watch, &news).await;
-                let news = Notify::new();
-                let heir = heir.and_then(|heir| self.reactor.watch(Rc::new(heir), &news).ok());
-                if let Some(heir) = heir {
-                    news.until(|| heir.take_ready()).await;
-                }
-            }
+    }
+
+    fn leave_run(&self) {
+        self.connections.runs.set(self.connections.runs.get() - 1);
+        self.connections.changed.notify_all();
+    }
+
+    /// Holds a `run` connection that counts until its other end goes, and the program that
+    /// inherited it: some close every descriptor they find.
+    async fn hold(&self, socket: Rc<OwnedFd>) {
+        let line = Awaited::new(&self.reactor, Rc::clone(&socket));
+        if let Some(heir) = self.until_closed(&socket, &line).await {
+            let heir = Awaited::new(&self.reactor, Rc::new(heir));
+            while !heir.is_ready(&self.core.handle).await {}
         }
-        connections.runs.set(connections.runs.get() - 1);
-        connections.changed.notify_all();
+        self.leave_run();
     }
 
     /// Returns the process that has said that it becomes the program, if it can be watched.
-    async fn until_closed(
-        &self,
-        socket: &OwnedFd,
-        watch: &Watch,
-        news: &Notify,
-    ) -> Option<OwnedFd> {
+    async fn until_closed(&self, socket: &OwnedFd, line: &Awaited) -> Option<OwnedFd> {
         let mut heir = None;
         loop {
-            news.until(|| watch.take_ready()).await;
+            line.is_ready(&self.core.handle).await;
             match self.packet(socket) {
                 Ok(Some(_)) => heir = peer_process(socket).ok().flatten(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

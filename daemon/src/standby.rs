@@ -35,8 +35,10 @@ pub struct Standby {
     pub(crate) job_fd: Arc<OwnedFd>,
     pub(crate) place: SocketFolder,
     pub(crate) listening: OwnedFd,
-    /// Connections: of those that have not greeted yet, or that a daemon is to serve first.
+    /// Connections of those that have not greeted yet, or that a daemon is to serve first.
     pub(crate) callers: Vec<OwnedFd>,
+    /// The connection of the run that has started this process.
+    pub(crate) run: Option<OwnedFd>,
 }
 
 impl Standby {
@@ -49,7 +51,7 @@ impl Standby {
     pub fn new(folder: &Path) -> Result<Self, Error> {
         let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
         let (place, listening) = SocketFolder::occupy(folder, &job_fd)?;
-        Ok(Self { job, job_fd: Arc::new(job_fd), place, listening, callers: Vec::new() })
+        Ok(Self { job, job_fd: Arc::new(job_fd), place, listening, callers: Vec::new(), run: None })
     }
 
     /// As [`new`](Self::new), for the process that is to be the daemon.
@@ -66,9 +68,8 @@ impl Standby {
 
     /// Serves the run that has started this process, by [its connection](crate::caller::attached).
     #[must_use]
-    pub fn attaching(mut self, run: OwnedFd) -> Self {
-        self.callers.push(run);
-        self
+    pub fn attaching(self, run: OwnedFd) -> Self {
+        Self { run: Some(run), ..self }
     }
 
     /// Where there is something to read when [`is_asked`](Self::is_asked) may have become true.

@@ -61,6 +61,15 @@ fn daemon_outlives_the_run_that_has_started_it_while_another_is_attached() {
     daemon.end();
 }
 
+/// As where the kernel has no memory to watch it: the daemon would stay for ever.
+#[test]
+fn daemon_ends_with_a_run_that_cannot_be_watched() {
+    let (_, output) = rustix::pipe::pipe().expect("a pipe");
+    let change = |config: &mut daemon::Config| config.starter = Some(Arc::new(output));
+    let run = File::open("/dev/null").expect("there").into();
+    Daemon::of(Some(run), change).end();
+}
+
 #[test]
 fn ended_daemon_leaves_nothing_behind() {
     let daemon = Daemon::start();

@@ -115,19 +115,37 @@ fn tell_statfs(path: &CStr, told: RawFd) -> ! {
 /// Closes all descriptors but 0, without asking which there are: others may wait for the end of
 /// what this process has open.
 fn close_all_but_first() {
-    // SAFETY: the owners of what is closed are in frames that never run again in this process.
-    if unsafe { libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) } == 0 {
+    if close_range(1, RawFd::MAX) {
         return;
     }
     // Before Linux 5.9: as many as a process may have that has not asked for more.
     for number in 1..1024 {
-        // SAFETY: as those that the call above closes.
+        // SAFETY: as those that `close_range` closes.
         unsafe { libc::close(number) };
     }
 }
 
 /// Closes what a process has open, but for the standard descriptors and `kept`.
 fn close_all_but(kept: &[RawFd]) {
+    let mut kept: Vec<_> = kept.iter().copied().filter(|number| *number > 2).collect();
+    kept.sort_unstable();
+    let mut start = 3;
+    for number in kept.iter().copied().chain([RawFd::MAX]) {
+        if start < number && !close_range(start, number - 1) {
+            return close_listed_but(&kept);
+        }
+        start = number.saturating_add(1);
+    }
+}
+
+/// Closes the descriptors from `first` to `last`; false: the kernel cannot, before Linux 5.9.
+fn close_range(first: RawFd, last: RawFd) -> bool {
+    // SAFETY: their owners are in frames that never run again in this process.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) == 0 }
+}
+
+/// The same as [`close_all_but`], of what `/proc` lists.
+fn close_listed_but(kept: &[RawFd]) {
     // Where they cannot be seen they stay, and are open for as long as the process is.
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
     let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

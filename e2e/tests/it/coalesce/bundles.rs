@@ -203,6 +203,39 @@ fn small_files_are_whole_whatever_is_killed() {
     }
 }
 
+/// Opens a file, and writes others as fast as they go for as long as it lives.
+const STREAMS: &str = "
+import os, sys, time
+made = os.O_WRONLY | os.O_CREAT
+make = lambda name: os.open(f'{sys.argv[1]}/{name}', made, 0o644)
+empty, piece, begun, number = make('empty'), bytes(200_000), time.monotonic(), 0
+while True:
+    file = make(number)
+    os.write(file, piece)
+    os.close(file)
+    number += 1
+    if begun and time.monotonic() - begun > 0.5:
+        open(sys.argv[2], 'w').close()
+        begun = None
+";
+
+/// A file that stays open without a byte is made while its program fills the log with others.
+#[test]
+fn empty_file_is_made_while_others_stream() {
+    let folder = Folder::new();
+    let streamed = folder.join("streamed");
+    let mut command = coalescing(&folder);
+    command.args(["python3", "-c", STREAMS]).arg(local(&folder)).arg(&streamed);
+    let running = Running::start(&mut command);
+    assert!(wait_for(LONG, || streamed.exists()));
+    kill_all(&folder);
+    drop(running);
+    let mut command = coalescing(&folder);
+    let names = succeed(command.arg("ls").arg(local(&folder)), LONG);
+    assert!(names.lines().count() > 100, "{names}");
+    assert!(names.lines().any(|name| name == "empty"), "{} others", names.lines().count());
+}
+
 /// Result of a program that makes files on a disk that gets full.
 struct Filled {
     /// What it was told by which call, and of which file that was.

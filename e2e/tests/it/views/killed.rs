@@ -13,8 +13,8 @@ use super::{by_hand, can_mount, coalescing, is_mounted, mapping, strange};
 use crate::{
     coalesce::kill_all,
     harness::{
-        Folder, Running, SOON, kakehi, note, pause, processes_of, random, started_by, succeed,
-        wait_for,
+        Folder, Running, SOON, kakehi, kakehi_run, note, pause, processes_of, random, run,
+        started_by, succeed, text, wait_for,
     },
     remote::{
         LONG, local,
@@ -57,9 +57,13 @@ print(*sorted(said))
 ";
 
 fn kill_daemon(folder: &Folder) {
+    signal_daemon(folder, Signal::KILL);
+}
+
+fn signal_daemon(folder: &Folder, signal: Signal) {
     let processes = processes_of(folder.path());
     let daemon = processes.iter().find(|(_, said)| said.contains(" serve ")).expect("a daemon");
-    kill_process(Pid::from_raw(daemon.0).expect("a process"), Signal::KILL).expect("it runs");
+    kill_process(Pid::from_raw(daemon.0).expect("a process"), signal).expect("it runs");
 }
 
 /// Kills daemons of views that are in use, in a random moment of that.
@@ -223,6 +227,30 @@ fn daemon_is_started_again_under_a_view_that_is_in_use() {
     kakehi(&["umount"], &[&at]);
     assert!(!is_mounted(&at));
     succeed(Command::new(self::kakehi()).args(["multifile", "verify"]).arg(&kept), SOON);
+}
+
+/// The daemon of a view stands still: no command waits for what that would answer.
+#[test]
+fn stopped_daemon_of_a_view_holds_no_command_that_names_its_folder() {
+    if !can_mount("a view whose daemon is stopped") {
+        return;
+    }
+    let folder = Folder::new();
+    let (kept, at) = (folder.join("kept.sion"), folder.join("at"));
+    by_hand(&folder, &["mount"], &[&kept, &at]);
+    signal_daemon(&folder, Signal::STOP);
+    let flag = format!("{}={}", at.display(), folder.join("other.sion").display());
+    let mut other = kakehi_run(&folder, &["--view", "always", "--coalesce", &flag]);
+    let said = text(&run(other.arg("true"), SOON).stderr);
+    let mut unmount = Command::new(kakehi());
+    unmount.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    let unmounted = run(unmount.arg("umount").arg(&at), SOON);
+    signal_daemon(&folder, Signal::CONT);
+    assert!(!said.contains("panic"), "{said}");
+    let told = text(&unmounted.stderr);
+    assert!(!unmounted.status.success() && told.contains("no answer"), "{told}");
+    by_hand(&folder, &["umount"], &[&at]);
+    assert!(!is_mounted(&at));
 }
 
 /// The server of a view is killed and started again: its users wait, and nothing is lost.

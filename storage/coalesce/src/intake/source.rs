@@ -25,7 +25,7 @@
 //! | fail | claimed -> failed, doubtful -> failed, batched -> failed |
 //! | lose | open -> lost |
 
-use std::{collections::BTreeMap, mem, ops::Range, rc::Rc, sync::Arc};
+use std::{collections::BTreeMap, mem, ops::Range, rc::Rc, sync::Arc, time::Duration};
 
 use executor::Instant;
 use multifile::catalogue::Time;
@@ -40,6 +40,8 @@ use crate::bundles::Entry;
 /// Pieces of a file, whose memory is bounded so. What a client can publish between two looks at a
 /// file is less: eight whole index logs.
 const PIECES_MAX: usize = 1 << 17;
+/// Longest that a file without bytes counts as one whose first bytes wait for room.
+const EMPTY_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// A file that a client makes, as far as its records tell.
 pub(super) struct Making {
@@ -50,6 +52,8 @@ pub(super) struct Making {
     pub(super) how: CreateFlags,
     pub(super) time: Time,
     /// When it was first seen.
+    pub(super) seen: Instant,
+    /// From when on its first bytes are waited for.
     pub(super) since: Instant,
     /// Positions and lengths in the data log of what is not in the file yet.
     pub(super) pieces: Vec<(u64, u64)>,
@@ -283,6 +287,7 @@ impl Source {
                     mode,
                     how,
                     time,
+                    seen: now,
                     since: now,
                     pieces,
                     kept: None,
@@ -352,7 +357,10 @@ impl Source {
     pub(super) fn release(&mut self, now: Instant) {
         let was_full = self.data_read - self.data_tail > self.entry.logs.data_len / 2;
         self.data_tail = self.data_tail.max(self.tail());
-        let is_empty = |file: &&mut Making| file.len == 0 && !file.is_closed;
+        let is_empty = |file: &&mut Making| {
+            let is_recent = now.saturating_since(file.seen) < EMPTY_TIME_MAX;
+            file.len == 0 && !file.is_closed && is_recent
+        };
         self.files.values_mut().filter(|file| was_full && is_empty(file)).for_each(|file| {
             file.since = now;
         });
