@@ -119,9 +119,7 @@ pub fn serve(
         shares_cores: base.config.cores.is_empty() && base.config.starter.is_some(),
     });
     let handle = first.core.handle.clone();
-    run.into_iter().for_each(|run| listener.attach(run));
-    callers.into_iter().for_each(|caller| listener.meet(caller));
-    listener.listen(listening).map_err(Error::setup("the socket"))?;
+    listener.serve(run, callers, listening).map_err(Error::setup("the socket"))?;
     handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
     let views = first.mount_views(&base.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.

@@ -117,12 +117,20 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Accepts for ever.
+    /// Serves the run that has started this daemon, and who has come before it, and accepts for
+    /// ever.
     ///
     /// # Errors
     ///
     /// The socket cannot be watched.
-    pub(crate) fn listen(self: Rc<Self>, listening: OwnedFd) -> io::Result<()> {
+    pub(crate) fn serve(
+        self: Rc<Self>,
+        run: Option<OwnedFd>,
+        callers: Vec<OwnedFd>,
+        listening: OwnedFd,
+    ) -> io::Result<()> {
+        run.into_iter().for_each(|run| self.attach(run));
+        callers.into_iter().for_each(|caller| self.meet(caller));
         let (listening, news) = (Rc::new(listening), Notify::new());
         let watch = self.reactor.watch(Rc::clone(&listening), &news)?;
         let handle = self.core.handle.clone();
@@ -150,7 +158,7 @@ impl Listener {
 
     /// Holds the connection of the run that has started this daemon, which needs no greeting: it
     /// counts at once, whatever comes of it.
-    pub(crate) fn attach(self: &Rc<Self>, run: OwnedFd) {
+    fn attach(self: &Rc<Self>, run: OwnedFd) {
         let process = Peer::of(&run).ok().and_then(|peer| peer.process);
         if let (true, Some(process)) = (self.shares_cores, process) {
             affinity::share_those_of(process);
@@ -162,7 +170,7 @@ impl Listener {
     }
 
     /// Serves a connection.
-    pub(crate) fn meet(self: &Rc<Self>, socket: OwnedFd) {
+    fn meet(self: &Rc<Self>, socket: OwnedFd) {
         let count = &self.connections.greeting;
         count.set(count.get() + 1);
         let this = Rc::clone(self);

@@ -405,6 +405,55 @@ static void refused(void) {
     show("refused");
 }
 
+// A call that is refused changes nothing, and one of no bytes moves nothing.
+static void without_effect(void) {
+    int fd = open("kept", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    int other = open("other", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    write(fd, "abc", 3);
+    said("flags of dup3", dup3(other, fd, 0x12345));
+    said("dup3 to itself", dup3(fd, fd, 0));
+    said("dup2 beyond the limit", dup2(other, (int)limit.rlim_cur));
+    said("still open", write(fd, "def", 3));
+    close(other);
+    close(fd);
+    fd = open("kept", O_RDWR | O_APPEND);
+    write(fd, "ghi", 3);
+    other = open("kept", O_WRONLY);
+    said("nothing written", write(fd, "", 0));
+    said("at", lseek(fd, 0, SEEK_CUR));
+    close(other);
+    close(fd);
+    show("kept");
+}
+
+// What comes before a buffer that is nowhere is read and written.
+static void nowhere(void) {
+    char got[2];
+    int fd = open("nowhere", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    struct iovec from[] = {{"xyz", 3}, {NULL, 5}, {"q", 1}}, into[] = {{got, 2}, {NULL, 5}};
+    said("written", writev(fd, from, 3));
+    said("written there", pwritev(fd, from, 2, 3));
+    said("only nowhere", writev(fd, from + 1, 2));
+    said("at", lseek(fd, 0, SEEK_CUR));
+    said("read there", preadv(fd, into, 2, 0));
+    close(fd);
+    show("nowhere");
+}
+
+// Zeros in a file without bytes, and behind its end.
+static void zeroed(void) {
+    const int punch = 0x02 | 0x01; // PUNCH_HOLE | KEEP_SIZE
+    int fd = open("zeroed", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    said("of nothing", fallocate(fd, punch, 0, 4096));
+    write(fd, "kept", 4);
+    said("behind the end", fallocate(fd, punch, 8192, 4096));
+    said("within", fallocate(fd, punch, 1, 2));
+    said("size", lseek(fd, 0, SEEK_END));
+    close(fd);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && chdir(argv[1]) < 0) return 1;
     if (argc == 1) {
@@ -426,5 +475,8 @@ int main(int argc, char **argv) {
     limited();
     too_long();
     refused();
+    without_effect();
+    nowhere();
+    zeroed();
     return 0;
 }

@@ -7,7 +7,7 @@ use crate::{
     bits::counted,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, blocking},
+    kernel::{Outcome, blocking, refresh},
     process_client::client,
 };
 
@@ -56,6 +56,10 @@ fn by_kernel(from: c_int, has_place: bool, out: c_int, call: impl FnOnce() -> Ou
     }
     if !client.is_unexamined(out) {
         client.detach(out, Reason::KernelCopy);
+    }
+    if client.has_remote() {
+        // The kernel learns where a file in a view ends when it is asked, not as it copies.
+        refresh(from);
     }
     let moved = call()?;
     client.count_undelegated(out, Reason::KernelCopy, counted(moved));

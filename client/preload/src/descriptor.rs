@@ -11,8 +11,8 @@ use crate::{
     errno::{answer, set},
     interpose::{interpose, next},
     kernel::{
-        Outcome, ask, ask_blocking, blocking, cancellation_point, descriptor_flags, file_flags,
-        ignore, kernel,
+        Outcome, ask, ask_blocking, blocking, cancellation_point, descriptor_flags,
+        descriptor_limit, file_flags, ignore, kernel,
     },
     lock,
     plain_streams::has_plain,
@@ -103,9 +103,16 @@ fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
 
 /// As `dup3(2)`.
 pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> {
+    if flags & !libc::O_CLOEXEC != 0 || old == new {
+        return Err(Errno::INVAL);
+    }
     is_programs(old)?;
     if let Some(client) = client() {
         descriptor_flags(old)?;
+        // Nothing is closed for a call that fails.
+        if !(0..descriptor_limit()).contains(&new) {
+            return Err(Errno::BADF);
+        }
         let is_stream = (0..=libc::STDERR_FILENO).contains(&new) || has_plain(new);
         if is_stream && client.is_remote_file(old) {
             client.passable(old)?;
@@ -114,10 +121,8 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
             // Nobody uses the number, and a socket is closed whatever this says.
             ignore(ask!(SYS_close, new));
         }
-        if old != new {
-            // As the kernel does: what closing `new` might report is lost.
-            ignore(client.close(new));
-        }
+        // As the kernel does: what closing `new` might report is lost.
+        ignore(client.close(new));
     }
     let new = number(ask!(SYS_dup3, old, new, flags)?)?;
     duplicated(old, new);
@@ -260,7 +265,7 @@ const REMOTE_KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;
 
 fn detaches_to_view(client: &'static Client, fd: c_int, flags: usize) -> bool {
     let changes = (flags_of(client, fd) ^ flags) & REMOTE_KEPT != 0;
-    changes && client.detach_to_view(fd, Reason::Unsupported)
+    changes && client.detach_to_view_with(fd, narrowed(flags), Reason::Unsupported)
 }
 
 /// Not to wait, and to go past caches, changes nothing of a remote file.

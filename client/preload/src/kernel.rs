@@ -12,6 +12,7 @@
 
 use core::{
     arch::asm,
+    mem::MaybeUninit,
     ptr,
     sync::atomic::{AtomicU8, Ordering},
 };
@@ -266,6 +267,22 @@ pub(crate) fn descriptor_flags(fd: c_int) -> Outcome {
 pub(crate) fn file_flags(fd: c_int) -> Outcome {
     // SAFETY: the command takes no argument, and its answer is the value.
     unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFL) }
+}
+
+/// Descriptors of this process have numbers below this.
+pub(crate) fn descriptor_limit() -> c_int {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let resource = libc::RLIMIT_NOFILE;
+    // SAFETY: the limit is this frame's to be written, and none is set.
+    let asked = unsafe { kernel!(SYS_prlimit64, 0, resource, ptr::null::<u8>(), &raw mut limit) };
+    asked.ok().and_then(|_| c_int::try_from(limit.rlim_cur).ok()).unwrap_or(c_int::MAX)
+}
+
+/// Has the kernel ask whoever knows what a file is like by now.
+pub(crate) fn refresh(fd: c_int) {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the status is this frame's to be written.
+    ignore(unsafe { kernel!(SYS_fstat, fd, status.as_mut_ptr()) });
 }
 
 /// Decodes the kernel's return register.

@@ -146,21 +146,32 @@ impl Checked<'_> {
         let Ok(at) = at.map(u64::try_from).transpose() else { return Ok(None) };
         cancellation_point();
         let count = usize::try_from(count).ok().filter(|count| *count <= MOST);
+        if count.is_none() && !client.is_placeholder(fd) {
+            return Ok(None);
+        }
         let list = match count.ok_or(Errno::INVAL)? {
+            // Whether the file is open for that is asked first.
+            0 if !client.is_placeholder(fd) => return Ok(None),
             0 => &[],
             _ if buffers.is_null() => return Err(Errno::FAULT),
             // SAFETY: not null, and the caller promises the count.
             count => unsafe { slice::from_raw_parts(buffers, count) },
         };
-        let mut total = 0_isize;
-        for buffer in list {
+        let (mut total, mut used) = (0_isize, list.len());
+        for (index, buffer) in list.iter().enumerate() {
             let len = isize::try_from(buffer.iov_len).map_err(|_| Errno::INVAL)?;
             if buffer.iov_base.is_null() && len > 0 {
-                return Err(Errno::FAULT);
+                used = used.min(index);
             }
             // The kernel does a part of what is longer than any call can be.
             let Some(sum) = total.checked_add(len) else { return Ok(None) };
             total = sum;
+        }
+        // What comes before a buffer that is nowhere is read or written.
+        let whole = list.len();
+        let list = list.get(..used).unwrap_or_default();
+        if used < whole && list.iter().all(|buffer| buffer.iov_len == 0) {
+            return Err(Errno::FAULT);
         }
         Ok(Some(Self { client, fd, list, at }))
     }

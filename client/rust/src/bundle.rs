@@ -291,7 +291,12 @@ impl Locked {
         let position = self.entry.cursor.at();
         let from = if self.access.append { bundled.len } else { at.unwrap_or(position) };
         let is_limited = self.client.is_limited.load(Ordering::Relaxed);
-        let is_odd = is_limited || self.access.append && at.is_some() || from != bundled.len;
+        // Somebody else may have made it longer, so that its end is not where this process left it.
+        let shared = bundled.link.connection.session.shared();
+        let is_recalled = || shared.bundle.recalled() != bundled.recalled;
+        let is_odd = is_limited
+            || self.access.append && (at.is_some() || is_recalled())
+            || from != bundled.len;
         if is_odd || len > LEN_MAX - bundled.len {
             return self.promote().err().map(Err);
         }
@@ -319,8 +324,7 @@ impl Locked {
         }
         self.client.count(Counter::BytesStaged, len);
         self.client.count(Counter::BytesWritten, len);
-        let recalled = connection.session.shared().bundle.recalled();
-        if recalled != bundled.recalled {
+        if is_recalled() {
             // Somebody else has it open, to whom it is what this process writes by now.
             if let Err(errno) = self.promote() {
                 return Some(Err(errno));

@@ -371,7 +371,8 @@ impl Locked {
         if let Some(from) = reserved {
             give_back(entry, from, asked, wrote);
         }
-        if at.is_none() && keeper == Keeper::End && wrote.is_ok() {
+        // Nothing moves the kernel's position nowhere.
+        if at.is_none() && keeper == Keeper::End && matches!(wrote, Ok(1..)) {
             entry.cursor.set(client.kernel_seek(fd, 0, SEEK_CUR)?);
         }
         let len = wrote?;

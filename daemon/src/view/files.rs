@@ -348,22 +348,24 @@ impl View {
             let other = self.handles.borrow().writer(file.node, appends);
             file = match other {
                 Some(file) => file,
-                None if appends => file, // The kernel says where it ends.
-                None => return self.write_apart(&file, transfer, data).await,
+                None => return self.write_apart(&file, appends, transfer, data).await,
             };
         }
         self.drain(file.identity).await;
         self.put(&file.located()?, transfer.at, data).await
     }
 
-    /// Writes in place to a file that is only open to append.
+    /// Writes to a file as it is not open: in place where it appends, or at its end, which the
+    /// kernel may not know.
     async fn write_apart(
         &self,
         file: &OpenFile,
+        appends: bool,
         transfer: Transfer,
         data: Buffer,
     ) -> Result<u32, Errno> {
-        let open = Open { flags: OFlags::WRONLY.bits(), mode: 0 };
+        let how = if appends { OFlags::APPEND } else { OFlags::empty() };
+        let open = Open { flags: (OFlags::WRONLY | how).bits(), mode: 0 };
         let (located, status) = self.open_path(self.path(file.node)?, open).await?;
         let written = match status.identity() == file.identity {
             true => {

@@ -301,7 +301,9 @@ impl Packed {
         self.volume.clear_set_ids(&changing, &self.live).await?;
         let machine = self.volume.machine();
         let room = if how.is_empty() || !keeps { end } else { 0 };
-        loop {
+        let is_empty = || Ok::<_, io::Error>(self.volume.stream_of(&self.live)?.is_none());
+        // Of nothing, nothing is made zeros.
+        while room > 0 || !is_empty()? {
             let stream = self.volume.stream_for(&changing, &self.live, room).await?;
             let is_done = if how.is_empty() {
                 stream.reserve(machine, at, end).await?;

@@ -176,8 +176,8 @@ impl Places {
         Ok(Rc::new(Self { clients, table, known, kept, sources, last_source }))
     }
 
-    /// Has memory for so many entries, a few at a time: whoever reads files that are there soon asks
-    /// for half as long then.
+    /// Has memory for so many entries, a few at a time: who soon asks for files that are there
+    /// waits half as long then.
     pub(super) async fn populate_ahead(self: Rc<Self>, count: usize) {
         for start in (0..count).step_by(POPULATED) {
             self.table.populate(start..count.min(start + POPULATED));

@@ -416,7 +416,11 @@ impl Stream {
             return Ok(false);
         }
         let _taken = self.turn.take().await;
-        self.clear(machine, from, to.min(self.len())).await.map(|()| true)
+        let to = to.min(self.len());
+        if from < to {
+            self.clear(machine, from, to).await?;
+        }
+        Ok(true)
     }
 
     /// Bytes that there are blocks for in the physical file.

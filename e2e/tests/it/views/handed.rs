@@ -58,6 +58,30 @@ def appending():
     os.write(fd, b'end')
     return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND, os.lseek(fd, 0, os.SEEK_CUR), \
         open('appending', 'rb').read()
+def behind_another():
+    fd = file('behind', b'')
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    other = os.open('behind', os.O_WRONLY)
+    os.write(other, b'0123456789')
+    os.write(fd, b'abc')
+    return open('behind', 'rb').read()
+def no_more():
+    fd = os.open('more', os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    os.write(fd, b'0123456789')
+    fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+    os.rename('more', 'no more')
+    os.lseek(fd, 2, os.SEEK_SET)
+    os.write(fd, b'abc')
+    return open('no more', 'rb').read()
+def as_long_as_it_is():
+    fd = file('grown', b'')
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    other = os.open('grown', os.O_WRONLY)
+    os.write(other, b'x' * 10000)
+    return os.sendfile(file('copied', b''), fd, 0, 20000)
 def renamed():
     fd = file('before')
     os.rename('before', 'after')
@@ -67,7 +91,8 @@ def renamed():
 def refused():
     fd = os.open('shared', os.O_RDONLY)
     return mmap.mmap(fd, 0)
-for call in (shared, reading, private, sending, ranges, appending, renamed, refused):
+for call in (shared, reading, private, sending, ranges, appending, behind_another, no_more,
+        as_long_as_it_is, renamed, refused):
     tell(call.__name__, call)
 ";
 
