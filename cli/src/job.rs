@@ -175,12 +175,13 @@ impl Job {
     #[expect(clippy::disallowed_methods, reason = "a lock can be waited for with no limit only")]
     pub(crate) fn attend(&self) -> Option<Lock> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        let begun = Instant::now();
+        let (begun, mut pause) = (Instant::now(), Duration::from_millis(1));
         loop {
             let file = self.open(PROGRAMS, flags).ok()?;
             match locked(file, FlockOperation::NonBlockingLockShared) {
                 Err(Errno::AGAIN) if begun.elapsed() < ATTEND_TIME_MAX => {
-                    thread::sleep(LOCK_RETRY_MAX);
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(LOCK_RETRY_MAX);
                 }
                 lock => return lock.ok(),
             }

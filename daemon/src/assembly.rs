@@ -52,10 +52,10 @@ const THREADS_PER_CORE: usize = 8;
 /// Serves until told to stop, and returns what was done, with rings and memory to be dropped: the
 /// kernel takes its time with those, and nobody has to wait for it.
 ///
-/// Blocks. Listens where `standby` does, and serves first who has come there; without one, in the
-/// folder of the configuration. Calls `ready` once connections are accepted, with the address where
-/// daemons elsewhere are served, if they are. On return everything that clients had staged is in
-/// the file system, unless one more signal cut the end short; the socket is gone.
+/// Blocks. Listens where `standby` does; without one, in the folder of the configuration. Calls
+/// `ready` once connections are accepted, with the address where daemons elsewhere are served, if
+/// they are. On return everything that clients had staged is in the file system, unless one more
+/// signal cut the end short; the socket is gone.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ pub fn serve(
     umask(mask);
     let key = client_key(&config)?;
     let standby = standby.map_or_else(|| Standby::of_daemon(&config.folder), Ok)?;
-    let Standby { job, job_fd, place, listening, callers, run } = standby;
+    let Standby { job, job_fd, place, listening, run, .. } = standby;
     let seats = Seats::new(&config);
     let (first_count, core_count) = (seats.count(), seats.most());
     let admission = Admission::new(config.staging, config.memory, fds, seats);
@@ -119,7 +119,7 @@ pub fn serve(
         shares_cores: base.config.cores.is_empty() && base.config.starter.is_some(),
     });
     let handle = first.core.handle.clone();
-    listener.serve(run, callers, listening).map_err(Error::setup("the socket"))?;
+    listener.serve(run, listening).map_err(Error::setup("the socket"))?;
     handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
     let views = first.mount_views(&base.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.

@@ -119,7 +119,8 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
 }
 
 /// Attaches to the daemon of a process that this one is about to start, by the other end of the
-/// connection. That is its first run without a greeting.
+/// connection. The daemon counts it at once, without a
+/// greeting.
 ///
 /// # Errors
 ///

@@ -59,7 +59,7 @@ impl Life {
             End::Signalled
         };
         let end = first(self.reason(), told).await;
-        let heard = if end == End::Signalled { enough } else { enough - 1 };
+        let heard = if end == End::Signalled { enough } else { 1 };
         first(self.end(end), signals.came(heard + 1)).await;
         for core in 0..self.core.node.core_count() {
             if let Some(mailbox) = self.core.node.mailbox(core) {

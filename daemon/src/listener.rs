@@ -100,7 +100,7 @@ impl Awaited {
         }
         handle.sleep(LOOKED_AT).await;
         let mut looked = [PollFd::new(&*self.fd, PollFlags::IN)];
-        poll(&mut looked, Some(&Timespec::default())) != Ok(0)
+        matches!(poll(&mut looked, Some(&Timespec::default())), Ok(1..))
     }
 }
 
@@ -117,8 +117,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Serves the run that has started this daemon, and who has come before it, and accepts for
-    /// ever.
+    /// Serves the run that has started this daemon, and accepts for ever.
     ///
     /// # Errors
     ///
@@ -126,11 +125,9 @@ impl Listener {
     pub(crate) fn serve(
         self: Rc<Self>,
         run: Option<OwnedFd>,
-        callers: Vec<OwnedFd>,
         listening: OwnedFd,
     ) -> io::Result<()> {
         run.into_iter().for_each(|run| self.attach(run));
-        callers.into_iter().for_each(|caller| self.meet(caller));
         let (listening, news) = (Rc::new(listening), Notify::new());
         let watch = self.reactor.watch(Rc::clone(&listening), &news)?;
         let handle = self.core.handle.clone();

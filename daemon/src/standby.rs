@@ -35,7 +35,7 @@ pub struct Standby {
     pub(crate) job_fd: Arc<OwnedFd>,
     pub(crate) place: SocketFolder,
     pub(crate) listening: OwnedFd,
-    /// Connections of those that have not greeted yet, or that a daemon is to serve first.
+    /// Connections of those that have not greeted yet. A daemon begins with none.
     pub(crate) callers: Vec<OwnedFd>,
     /// The connection of the run that has started this process.
     pub(crate) run: Option<OwnedFd>,

@@ -48,8 +48,8 @@ impl Client {
         file.detach_to_view(reason).is_ok()
     }
 
-    /// The same before `fcntl(F_SETFL)`, which the daemon is not told of: if the file is to append,
-    /// or no more, it is opened so.
+    /// The same before `fcntl(F_SETFL)`, which the daemon is not told of: the file is opened to
+    /// append, or not, as the flags say.
     pub fn detach_to_view_with(&'static self, fd: RawFd, flags: u32, reason: Reason) -> bool {
         let Some(mut file) = self.locked_fd(fd) else { return false };
         let appends = OFlags::from_bits_retain(flags) & OFlags::APPEND;

@@ -371,7 +371,7 @@ impl Locked {
         if let Some(from) = reserved {
             give_back(entry, from, asked, wrote);
         }
-        // Nothing moves the kernel's position nowhere.
+        // A write of no bytes leaves the kernel's position, which may not be the file's.
         if at.is_none() && keeper == Keeper::End && matches!(wrote, Ok(1..)) {
             entry.cursor.set(client.kernel_seek(fd, 0, SEEK_CUR)?);
         }

@@ -44,6 +44,8 @@ pub(super) struct OpenFile {
     /// Owners of its locks: what they have not given up goes with it.
     pub(super) lockers: RefCell<HashSet<u64>>,
     located: RefCell<Option<Located>>,
+    /// The same file, open to append if this is not, or the other way round, once it is needed.
+    apart: RefCell<Option<Located>>,
 }
 
 /// A name in a folder.
@@ -298,7 +300,9 @@ impl View {
         let located = RefCell::new(Some(located));
         let mut handles = self.handles.borrow_mut();
         let lockers = RefCell::default();
-        let file = OpenFile { node, identity, can_read, can_write, appends, lockers, located };
+        let apart = RefCell::default();
+        let file =
+            OpenFile { node, identity, can_read, can_write, appends, lockers, located, apart };
         let handle = handles.add_file(file);
         handles.answered(header.unique, handle);
         handle
@@ -321,7 +325,7 @@ impl View {
         for owner in file.lockers.take() {
             self.unlock_all(file, owner).await;
         }
-        if let Some(located) = file.located.take() {
+        for located in [file.apart.take(), file.located.take()].into_iter().flatten() {
             if let Err(why) = self.core.storage.close(located).await {
                 tracing::warn!("a file that was written through its view: {why}");
             }
@@ -346,10 +350,10 @@ impl View {
         let appends = transfer.appends && !transfer.is_cached;
         if appends != file.appends {
             let other = self.handles.borrow().writer(file.node, appends);
-            file = match other {
-                Some(file) => file,
+            match other {
+                Some(other) => file = other,
                 None => return self.write_apart(&file, appends, transfer, data).await,
-            };
+            }
         }
         self.drain(file.identity).await;
         self.put(&file.located()?, transfer.at, data).await
@@ -364,18 +368,37 @@ impl View {
         transfer: Transfer,
         data: Buffer,
     ) -> Result<u32, Errno> {
+        let apart = self.apart(file, appends).await;
+        self.drain(file.identity).await;
+        match apart {
+            Ok(apart) => self.put(&apart, transfer.at, data).await,
+            // It has another name by now, or none, or may not be opened once more.
+            Err(_) if appends => {
+                let end = self.status_of(file).await?.size;
+                self.put(&file.located()?, end, data).await
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// The file, open to append or not, as it is not open yet.
+    async fn apart(&self, file: &OpenFile, appends: bool) -> Result<Located, Errno> {
+        if let Some(apart) = &*file.apart.borrow() {
+            return Ok(apart.clone());
+        }
         let how = if appends { OFlags::APPEND } else { OFlags::empty() };
         let open = Open { flags: (OFlags::WRONLY | how).bits(), mode: 0 };
         let (located, status) = self.open_path(self.path(file.node)?, open).await?;
-        let written = match status.identity() == file.identity {
-            true => {
-                self.drain(file.identity).await;
-                self.put(&located, transfer.at, data).await
-            }
-            false => Err(Errno::STALE),
-        };
-        let closed = self.core.storage.close(located).await.map_err(errno);
-        written.and_then(|len| closed.map(|()| len))
+        if status.identity() != file.identity {
+            self.core.storage.close(located).await.map_err(errno)?;
+            return Err(Errno::STALE);
+        }
+        let other = file.apart.replace(Some(located.clone()));
+        if let Some(other) = other {
+            // Another write has opened it meanwhile.
+            self.core.storage.close(other).await.map_err(errno)?;
+        }
+        Ok(located)
     }
 
     async fn put(&self, located: &Located, at: u64, data: Buffer) -> Result<u32, Errno> {

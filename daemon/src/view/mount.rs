@@ -35,6 +35,8 @@ const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 
 /// How long a view may take to say that it is served.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+/// How long one is waited for that may be dying.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// Views of killed daemons that may lie over each other.
 const LAYERS_MAX: usize = 16;
 
@@ -185,6 +187,15 @@ fn is_served(local: &Path) -> bool {
     let gone = [Errno::NOTCONN, Errno::CONNABORTED].map(Errno::raw_os_error);
     let answer = uring::statfs_within(&local, ANSWERS_WITHIN);
     !matches!(answer, Ok(Some(error)) if gone.contains(&error))
+}
+
+/// True if there is a view whose daemon does not answer for 5 s, as one that was stopped: whoever
+/// asks it for anything waits. Waits for one that is dying, whose view fails then.
+#[must_use]
+pub fn is_silent(local: &Path) -> bool {
+    let path = CString::new(local.as_os_str().as_bytes());
+    let ask = |path: CString| matches!(uring::statfs_within(&path, SILENT_AFTER), Ok(None));
+    view_at(local).is_some() && path.is_ok_and(ask)
 }
 
 /// A mount.

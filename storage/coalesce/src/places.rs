@@ -41,8 +41,9 @@ use crate::{bundles::Entry, clients::Clients};
 const SOURCES_MAX: usize = wire::SOURCES_MAX;
 /// Files that are shown together.
 const BATCH: usize = 64;
-/// Entries that get memory at a time.
+/// Entries that get memory at a time, and in all, before they are asked for: 64 KiB, and 8 MiB.
 const POPULATED: usize = 512;
+const POPULATED_MAX: usize = 1 << 16;
 /// Address space that a table leaves for everything else, bytes.
 const LEFT_MIN: usize = 64 << 20;
 
@@ -176,9 +177,10 @@ impl Places {
         Ok(Rc::new(Self { clients, table, known, kept, sources, last_source }))
     }
 
-    /// Has memory for so many entries, a few at a time: who soon asks for files that are there
-    /// waits half as long then.
+    /// Has memory for so many entries, a few at a time, so that whoever asks for the files waits
+    /// for their entries alone.
     pub(super) async fn populate_ahead(self: Rc<Self>, count: usize) {
+        let count = count.min(POPULATED_MAX);
         for start in (0..count).step_by(POPULATED) {
             self.table.populate(start..count.min(start + POPULATED));
             yield_now().await;

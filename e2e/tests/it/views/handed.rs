@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{can_mount, coalescing, mapping};
+use super::{can_mount, coalescing, mapping, strange};
 use crate::{
     harness::{Folder, SOON, run, skip, succeed, text},
     preload::{LIBURING, compile},
@@ -112,6 +112,32 @@ fn calls_that_only_the_kernel_can_do_are_done_where_there_is_a_view() {
     let server = Server::start(&folder, Scheme::Tcp);
     for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
         assert_eq!(calls(&mut command, &local(&folder)), expected);
+    }
+    server.end();
+}
+
+/// Appends, by `F_SETFL`, to a file that has no name any more.
+const REMOVED: &str = "
+import fcntl, os, sys
+fd = os.open(sys.argv[1] + '/removed', os.O_RDWR | os.O_CREAT, 0o644)
+os.write(fd, b'0123')
+os.unlink(sys.argv[1] + '/removed')
+fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+os.lseek(fd, 0, os.SEEK_SET)
+os.write(fd, b'end')
+print(os.pread(fd, 10, 0))
+";
+
+#[test]
+fn removed_file_is_appended_to_through_its_view() {
+    if !can_mount("a removed file in a view") {
+        return;
+    }
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
+        strange(&mut command).args(["python3", "-c", REMOVED]).arg(local(&folder));
+        assert_eq!(succeed(&mut command, SOON), "b'0123end'\n");
     }
     server.end();
 }
