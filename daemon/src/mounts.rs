@@ -139,9 +139,8 @@ impl Servers {
     /// of the folder that it was in then.
     fn path_of(&self, file: &RemoteFile<Dial>) -> Option<Vec<u8>> {
         let path = file.path()?;
-        let name = self.own.storage().zip(file.inode());
-        let name = name.and_then(|(files, inode)| files.name_in(&path, inode));
-        Some(name.map_or_else(|| path.clone(), |name| [&path[..], b"/", &name].concat()))
+        let coalesced = self.own.storage().zip(file.inode());
+        Some(coalesced.and_then(|(files, inode)| files.path_of(&path, inode)).unwrap_or(path))
     }
 
     /// The names in a remote folder.

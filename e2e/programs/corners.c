@@ -6,6 +6,7 @@
 #include <linux/aio_abi.h>
 #include <linux/openat2.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -454,6 +455,57 @@ static void zeroed(void) {
     close(fd);
 }
 
+// Where each of many files has been appended to, whatever was done to it since.
+static void at_the_end(void) {
+    enum { MANY = 200 };
+    int fds[MANY], wrong = 0;
+    char name[32];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "end%d", i);
+        fds[i] = open(name, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0644);
+        write(fds[i], "abc", 3);
+        ftruncate(fds[i], 50);
+    }
+    for (int i = 0; i < MANY; i++) {
+        wrong += lseek(fds[i], 0, SEEK_CUR) != 3;
+        close(fds[i]);
+        snprintf(name, sizeof name, "end%d", i);
+        unlink(name);
+    }
+    said("elsewhere", wrong);
+}
+
+// A path counts with all that it says.
+static void long_path(void) {
+    char path[4200] = "";
+    for (int i = 0; i < 2050; i++) strcat(path, "./");
+    strcat(path, "long");
+    said("long", mkdir(path, 0755));
+}
+
+static int in_clone(void *fd) {
+    write(*(int *)fd, "clone ", 6);
+    *(int *)fd = open("cloned", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    for (int i = 0; i < 100; i++) write(*(int *)fd, "child ", 6);
+    return *(int *)fd;
+}
+
+// A child with memory of its own, and this process's descriptors.
+static void shared_numbers(void) {
+    static char stack[1 << 16];
+    int status, fd = open("shared", O_RDWR | O_CREAT | O_TRUNC, 0644), made;
+    for (int i = 0; i < 100; i++) write(fd, "before ", 7);
+    made = fd;
+    pid_t child = clone(in_clone, stack + sizeof stack, SIGCHLD | CLONE_FILES, &made);
+    waitpid(child, &status, 0);
+    said("written by its number", write(WEXITSTATUS(status), "parent", 6));
+    write(fd, "after", 5);
+    said("shared", lseek(fd, 0, SEEK_CUR));
+    said("cloned", lseek(WEXITSTATUS(status), 0, SEEK_END));
+    close(WEXITSTATUS(status));
+    close(fd);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && chdir(argv[1]) < 0) return 1;
     if (argc == 1) {
@@ -478,5 +530,8 @@ int main(int argc, char **argv) {
     without_effect();
     nowhere();
     zeroed();
+    at_the_end();
+    long_path();
+    if (argc == 1) shared_numbers();
     return 0;
 }

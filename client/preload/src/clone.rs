@@ -2,8 +2,9 @@
 //! own is as the child of a fork; one that shares its parent's memory and descriptors is a thread.
 //!
 //! One that shares memory alone has other files by the same numbers. While its parent waits for it
-//! it is as the child of a `vfork`; else the process is not served from then on. Nor is a process
-//! one of whose threads gets a descriptor table of its own by `unshare` or `close_range`.
+//! it is as the child of a `vfork`; else the process is not served from then on. Nor is one that
+//! shares descriptors alone, with its child, or one of whose threads gets a descriptor table of its
+//! own by `unshare` or `close_range`.
 
 use core::{ffi::c_void, ptr};
 
@@ -41,7 +42,7 @@ interpose! {
             _ => (function, argument),
         };
         let is_awaited = kind == Kind::Vfork && vfork::begin();
-        if kind == Kind::OtherNumbers || kind == Kind::Vfork && !is_awaited {
+        if !matches!(kind, Kind::Fork | Kind::Thread) && !is_awaited {
             retire();
         }
         let made = next!(
@@ -69,13 +70,16 @@ enum Kind {
     Vfork,
     /// Memory.
     OtherNumbers,
+    /// Descriptors: each would close, and move on, what the other knows nothing of.
+    OtherMemory,
 }
 
 impl Kind {
     fn of(flags: c_int) -> Self {
         let has = |flag| flags & flag != 0;
         match (has(libc::CLONE_VM), has(libc::CLONE_FILES)) {
-            (false, _) => Self::Fork,
+            (false, false) => Self::Fork,
+            (false, true) => Self::OtherMemory,
             (true, true) => Self::Thread,
             _ if has(libc::CLONE_VFORK) && !has(libc::CLONE_SETTLS) => Self::Vfork,
             _ => Self::OtherNumbers,
@@ -102,16 +106,25 @@ unsafe extern "C" fn begin(start: *mut c_void) -> c_int {
 ///
 /// The arguments are right for the system call.
 pub(crate) unsafe fn is_fork(number: c_long, args: [usize; 6]) -> bool {
-    const SHARED: usize = libc::CLONE_VM.unsigned_abs() as usize;
+    // SAFETY: the caller's promise.
+    unsafe { flags(number, args) }.is_some_and(|flags| flags & libc::CLONE_VM as u64 == 0)
+}
+
+/// Flags of a system call that makes a process.
+///
+/// # Safety
+///
+/// The arguments are right for the system call.
+unsafe fn flags(number: c_long, args: [usize; 6]) -> Option<u64> {
     let [first, ..] = args;
     match number {
-        libc::SYS_clone => first & SHARED == 0,
+        libc::SYS_clone => Some(first as u64),
         libc::SYS_clone3 => {
             let flags = ptr::with_exposed_provenance::<u64>(first);
             // SAFETY: the caller promises the structure that the kernel reads, flags first.
-            !flags.is_null() && unsafe { flags.read() } & SHARED as u64 == 0
+            (!flags.is_null()).then(|| unsafe { flags.read() })
         }
-        _ => false,
+        _ => None,
     }
 }
 
@@ -121,6 +134,10 @@ pub(crate) unsafe fn is_fork(number: c_long, args: [usize; 6]) -> bool {
 ///
 /// The arguments are right for the system call.
 pub(crate) unsafe fn fork(number: c_long, args: [usize; 6]) -> Outcome {
+    // SAFETY: the caller's promise.
+    if unsafe { flags(number, args) }.is_some_and(|flags| flags & libc::CLONE_FILES as u64 != 0) {
+        retire();
+    }
     before_fork();
     // SAFETY: the caller vouches for the arguments.
     let made = unsafe { kernel::call(number, args) };

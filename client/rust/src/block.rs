@@ -118,7 +118,12 @@ impl Locked {
         let moved = self.write_parts(link, data, start, &mut done);
         self.client.count(Counter::BytesWritten, done as u64);
         match moved {
-            Ok(Ok(())) => Ok(done),
+            Ok(Ok(())) => {
+                if start == APPEND {
+                    self.settle_position();
+                }
+                Ok(done)
+            }
             Ok(Err(errno)) => partial(done, errno),
             Err(Lost) => {
                 self.detach(Reason::DaemonLost);

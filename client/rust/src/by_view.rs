@@ -146,6 +146,23 @@ impl Client {
         Ok(fd)
     }
 
+    /// True if there are views of remote folders.
+    pub(crate) fn has_view(&'static self) -> bool {
+        self.connection().is_some_and(|connection| connection.has_view)
+    }
+
+    /// Has the kernel look a remote path up.
+    pub(crate) fn look_in_view(&'static self, path: &AbsolutePath) {
+        let Some(mut space) = Room::take() else { return };
+        // What it finds is not asked for.
+        match path
+            .terminated(&mut space)
+            .map(|path| fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE))
+        {
+            Ok(_) | Err(_) => {}
+        }
+    }
+
     /// # Errors
     ///
     /// `EOPNOTSUPP`: there is no view of it here.

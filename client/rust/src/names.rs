@@ -186,11 +186,29 @@ impl Client {
             let path = self.source(from, &target)?;
             let request = |paths| Request::Rename { paths, flags };
             let done = self.about_paths(path.bytes(), &target, request);
+            if let Some(Ok(())) = done {
+                self.show_moved(to, &target);
+                if how == exchange {
+                    self.show_moved(from, &path);
+                }
+            }
             self.unless_done(done, || {
                 let (from, to) = (self.inode(from), self.inode(to));
                 before.is_some() && from != before && to == before
             })
         })
+    }
+
+    /// A remote folder has got this name: its view learns that. Who is in it, or has it open, would
+    /// be where another folder has its old name by now.
+    fn show_moved(&'static self, name: Name<'_>, path: &AbsolutePath) {
+        let is_folder = || {
+            matches!(self.look(name, false), Some(Ok(status))
+            if kind(&status) == FileType::Directory)
+        };
+        if path.is_remote() && self.has_view() && is_folder() {
+            self.look_in_view(path);
+        }
     }
 
     /// As `linkat(2)`, following a link at the end of `from` when `follow`.

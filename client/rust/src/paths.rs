@@ -34,6 +34,9 @@ impl AbsolutePath {
         let bytes = Room::take()?;
         let mut this = Self { bytes, len: 0, is_textual: false, policy, rule: None };
         let path = path.to_bytes();
+        if path.len() >= PATH_MAX {
+            return None; // However much shorter it is than it looks.
+        }
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
         }

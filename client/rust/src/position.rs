@@ -240,6 +240,16 @@ impl Locked {
         Ok(position)
     }
 
+    /// After an append without a log: the end is where that went, as long as nobody goes on.
+    pub(crate) fn settle_position(&mut self) {
+        if self.entry.cursor.at() == AT_END {
+            // Who asks for the position is told what is wrong.
+            if let Ok(end) = self.seek_in_file(0, SEEK_END) {
+                self.entry.cursor.set(end);
+            }
+        }
+    }
+
     /// A position that depends on the file's size or content.
     pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
         if let Some(link) = self.state.daemons_link() {

@@ -198,12 +198,18 @@ impl Coalesced {
         file
     }
 
-    /// The name of an inode in a folder that is in a multifile.
-    pub fn name_in(&self, folder: &[u8], inode: u64) -> Option<Vec<u8>> {
+    /// The path of an inode in a multifile that has had this one, or was in this folder.
+    pub fn path_of(&self, path: &[u8], inode: u64) -> Option<Vec<u8>> {
         let folders = self.volumes.iter().map(|(folder, _)| &folder[..]);
-        let (index, rest) = written(folders, folder)?;
-        let (_, volume) = self.volumes.get(index)?;
-        volume.tree.borrow().name_in(&rest, inode)
+        let (index, rest) = written(folders, path)?;
+        let (folder, volume) = self.volumes.get(index)?;
+        let tree = volume.tree.borrow();
+        if tree.find(&rest, false).is_ok_and(|found| found.inode == Some(inode)) {
+            return Some(path.to_vec());
+        }
+        let named = tree.name_in(&rest, inode).map(|name| [path, b"/", &name].concat());
+        // Folders around it may have been renamed since.
+        named.or_else(|| Some([&folder[..], b"/", &tree.path_of(inode)?].concat()))
     }
 
     /// Closes the multifiles; which could not be, and why, and which were removed meanwhile.

@@ -264,6 +264,12 @@ impl Tree {
         names.find(|(_, found)| *found == inode).map(|(name, _)| name.to_vec())
     }
 
+    /// A path of an inode, from the root.
+    pub(super) fn path_of(&self, inode: u64) -> Option<Vec<u8>> {
+        let mut paths = self.catalogue.paths()?.into_iter();
+        paths.find(|(_, found)| *found == inode).map(|(path, _)| path)
+    }
+
     /// The names in a folder, and the inode of each.
     pub(super) fn names(
         &self,

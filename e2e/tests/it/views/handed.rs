@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use rustix::process::geteuid;
+
 use super::{can_mount, coalescing, mapping, strange};
 use crate::{
     harness::{Folder, SOON, run, skip, succeed, text},
@@ -73,6 +75,25 @@ def no_more():
     os.lseek(fd, 2, os.SEEK_SET)
     os.write(fd, b'abc')
     return open('no more', 'rb').read()
+def folder_moved():
+    os.mkdir('moved')
+    inside = os.open('moved', os.O_RDONLY)
+    os.rename('moved', 'moved.old')
+    os.mkdir('moved')
+    os.close(os.open('file', os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=inside))
+    os.chdir(inside)
+    os.rename('../moved.old', '../moved.older')
+    os.close(os.open('other', os.O_WRONLY | os.O_CREAT, 0o644))
+    os.chdir('..')
+    return sorted(os.listdir('moved.older')), os.listdir('moved')
+def moved_around():
+    os.mkdir('around')
+    fd = os.open('around/file', os.O_RDWR | os.O_CREAT, 0o644)
+    os.write(fd, b'0123')
+    os.rename('around', 'elsewhere')
+    with mmap.mmap(fd, 0) as mapped:
+        mapped[0:1] = b'A'
+    return open('elsewhere/file', 'rb').read()
 def as_long_as_it_is():
     fd = file('grown', b'')
     child = os.fork()
@@ -92,7 +113,7 @@ def refused():
     fd = os.open('shared', os.O_RDONLY)
     return mmap.mmap(fd, 0)
 for call in (shared, reading, private, sending, ranges, appending, behind_another, no_more,
-        as_long_as_it_is, renamed, refused):
+        folder_moved, moved_around, as_long_as_it_is, renamed, refused):
     tell(call.__name__, call)
 ";
 
@@ -140,6 +161,38 @@ fn removed_file_is_appended_to_through_its_view() {
         assert_eq!(succeed(&mut command, SOON), "b'0123end'\n");
     }
     server.end();
+}
+
+/// Has another root, in a folder of its view, and writes to files as before.
+const ROOTED: &str = "
+import os, sys
+os.chdir(sys.argv[1])
+os.mkdir('root')
+before = os.open('before', os.O_WRONLY | os.O_CREAT, 0o644)
+os.chroot('root')
+within = os.open('/within', os.O_WRONLY | os.O_CREAT, 0o644)
+for _ in range(3000):
+    for file in before, within:
+        os.write(file, b'0123456789')
+for file in before, within:
+    os.close(file)
+";
+
+#[test]
+fn program_with_another_root_writes_on() {
+    if !can_mount("another root in a view") {
+        return;
+    }
+    if !geteuid().is_root() {
+        return skip("another root in a view", "only root may have it");
+    }
+    let folder = Folder::new();
+    let mut command = coalescing(&folder, "always");
+    succeed(command.args(["python3", "-c", ROOTED]).arg(local(&folder)), SOON);
+    let mut command = coalescing(&folder, "always");
+    let sizes = "wc -c <\"$0\"/before; wc -c <\"$0\"/root/within";
+    let sizes = succeed(command.args(["sh", "-c", sizes]).arg(local(&folder)), SOON);
+    assert_eq!(sizes, "30000\n30000\n");
 }
 
 /// Nobody sees which files a ring works on: they are the view's from the first ring on.
