@@ -143,8 +143,8 @@ impl Folders {
 
 /// Makes a folder; those that were missing, outermost first, and whether all are there.
 fn create(folder: &Path) -> (Vec<PathBuf>, io::Result<()>) {
-    // What is mounted is there, and to ask it for that is to wait for its daemon.
-    if daemon::is_silent(&real(folder)) {
+    // What is mounted is there, whether it says so or not.
+    if daemon::is_barred(&real(folder)) {
         return (Vec::new(), Ok(()));
     }
     let is_missing = |folder: &&Path| folder.symlink_metadata().is_err();

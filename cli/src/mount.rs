@@ -81,8 +81,8 @@ pub(crate) fn mount(args: &Args, environment: &Environment) -> Result<(), Failur
     };
     let folder = absolute(folder, environment);
     daemon::clear_view(&real(&folder)).ok(); // Whoever mounts over it says why it cannot.
-    // What is mounted is there, and to ask it for that is to wait for its daemon.
-    if !daemon::is_silent(&real(&folder)) {
+    // What is mounted is there, whether it says so or not.
+    if !daemon::is_barred(&real(&folder)) {
         fs::create_dir_all(&folder).map_err(|why| {
             Failure::new(Code::Failure, folder.display(), why, "name a folder that can be made")
         })?;

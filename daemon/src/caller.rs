@@ -119,8 +119,7 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
 }
 
 /// Attaches to the daemon of a process that this one is about to start, by the other end of the
-/// connection. The daemon counts it at once, without a
-/// greeting.
+/// connection. The daemon counts that at once, and waits for no greeting.
 ///
 /// # Errors
 ///

@@ -99,7 +99,7 @@ pub use standby::{Counts, Standby};
 pub use statistics::{Sample, Summary, Traced, TracedWork};
 pub use uring::{Choice, fork};
 pub use view::apart::OwnMounts;
-pub use view::mount::{clear as clear_view, is_mounted as has_view, is_silent};
+pub use view::mount::{clear as clear_view, is_barred, is_mounted as has_view};
 
 /// The names in [`Summary::bytes_undelegated`] and [`Summary::fallbacks`].
 pub fn reasons() -> impl Iterator<Item = &'static str> {

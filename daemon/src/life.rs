@@ -39,8 +39,8 @@ enum End {
 }
 
 impl Life {
-    /// Serves until there is a reason to end, and ends; one more signal cuts that short. Returns
-    /// what was lost.
+    /// Serves until there is a reason to end, and ends; one more signal, or a second one, cuts that
+    /// short. Returns what was lost.
     ///
     /// A job's daemon is signalled with the job: its programs may write on, as in a handler, so
     /// the first signal has it drain, and only the second ends it.

@@ -69,8 +69,11 @@ fn register<S: SessionStorage>(
         return refuse(core, file, "not a regular file");
     };
     if is_of_view(identity.0) {
-        // To drain it this daemon would wait for itself. Its client does, which finds out that
-        // there is no such file here: it has another root or other mounts, and took it for its own.
+        // To drain it this daemon would wait for itself. Its client has another root, or other
+        // mounts, and did not know it: it asks before it writes on, and finds no such file here.
+        if let Some(shared) = session.segment.slot(slot) {
+            shared.demote();
+        }
         refuse(core, file, "file of a view").ok();
         return Ok(());
     }

@@ -2,9 +2,9 @@
 //! own is as the child of a fork; one that shares its parent's memory and descriptors is a thread.
 //!
 //! One that shares memory alone has other files by the same numbers. While its parent waits for it
-//! it is as the child of a `vfork`; else the process is not served from then on. Nor is one that
-//! shares descriptors alone, with its child, or one of whose threads gets a descriptor table of its
-//! own by `unshare` or `close_range`.
+//! it is as the child of a `vfork`; else the process is not served from then on. Nor are a process
+//! and its child that share descriptors alone, nor a process one of whose threads gets a descriptor
+//! table of its own by `unshare` or `close_range`.
 
 use core::{ffi::c_void, ptr};
 
@@ -14,7 +14,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{self, Outcome},
     process::{before_fork, in_child},
-    process_client::retire,
+    process_client::{resume, retire},
     vfork,
 };
 
@@ -42,9 +42,7 @@ interpose! {
             _ => (function, argument),
         };
         let is_awaited = kind == Kind::Vfork && vfork::begin();
-        if !matches!(kind, Kind::Fork | Kind::Thread) && !is_awaited {
-            retire();
-        }
+        let is_retired = !matches!(kind, Kind::Fork | Kind::Thread) && !is_awaited && retire();
         let made = next!(
             clone(
                 function => Function, stack => *mut c_void, flags => c_int,
@@ -54,6 +52,9 @@ interpose! {
         );
         if is_awaited {
             vfork::end();
+        }
+        if is_retired && made < 0 {
+            resume();
         }
         made
     }
@@ -135,14 +136,16 @@ unsafe fn flags(number: c_long, args: [usize; 6]) -> Option<u64> {
 /// The arguments are right for the system call.
 pub(crate) unsafe fn fork(number: c_long, args: [usize; 6]) -> Outcome {
     // SAFETY: the caller's promise.
-    if unsafe { flags(number, args) }.is_some_and(|flags| flags & libc::CLONE_FILES as u64 != 0) {
-        retire();
-    }
+    let flags = unsafe { flags(number, args) };
+    let shares = flags.is_some_and(|flags| flags & libc::CLONE_FILES as u64 != 0);
+    let is_retired = shares && retire();
     before_fork();
     // SAFETY: the caller vouches for the arguments.
     let made = unsafe { kernel::call(number, args) };
-    if made == Ok(0) {
-        in_child();
+    match made {
+        Ok(0) => in_child(),
+        Err(_) if is_retired => resume(),
+        _ => {}
     }
     made
 }

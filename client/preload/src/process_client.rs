@@ -67,12 +67,13 @@ pub(crate) fn leave_vfork() {
     STATE.fetch_sub(IN_VFORK, Ordering::AcqRel);
 }
 
-/// Gives every open file to the kernel, and makes plain system calls from now on.
-pub(crate) fn retire() {
-    if let Some(client) = client() {
-        client.detach_served();
-        STATE.fetch_and(!SERVED, Ordering::AcqRel);
-    }
+/// Gives every open file to the kernel, and makes plain system calls from now on. False: it has
+/// done so before.
+pub(crate) fn retire() -> bool {
+    let Some(client) = client() else { return false };
+    client.detach_served();
+    STATE.fetch_and(!SERVED, Ordering::AcqRel);
+    true
 }
 
 /// Takes [`retire`] back, for files that are opened from now on.

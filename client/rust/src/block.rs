@@ -118,13 +118,12 @@ impl Locked {
         let moved = self.write_parts(link, data, start, &mut done);
         self.client.count(Counter::BytesWritten, done as u64);
         match moved {
-            Ok(Ok(())) => {
-                if start == APPEND {
+            Ok(moved) => {
+                if start == APPEND && done > 0 {
                     self.settle_position();
                 }
-                Ok(done)
+                moved.map_or_else(|errno| partial(done, errno), |()| Ok(done))
             }
-            Ok(Err(errno)) => partial(done, errno),
             Err(Lost) => {
                 self.detach(Reason::DaemonLost);
                 if start == APPEND || self.state.is_remote() {

@@ -40,6 +40,9 @@ const FUSE: i64 = 0x6573_5546;
 /// Flags of `open` that hold for the other descriptor of the file.
 const KEPT: OFlags = OFlags::RWMODE.union(OFlags::APPEND).union(OFlags::SYNC).union(OFlags::DSYNC);
 
+/// Looks at the name of a folder that was renamed.
+const LOOKS_MAX: u32 = 10;
+
 impl Client {
     /// Leaves a remote file to the kernel. Returns whether it did: its folder may have no view, the
     /// file no name, or this process a lock of it that would be lost.
@@ -154,12 +157,13 @@ impl Client {
     /// Has the kernel look a remote path up.
     pub(crate) fn look_in_view(&'static self, path: &AbsolutePath) {
         let Some(mut space) = Room::take() else { return };
-        // What it finds is not asked for.
-        match path
-            .terminated(&mut space)
-            .map(|path| fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE))
-        {
-            Ok(_) | Err(_) => {}
+        let Ok(path) = path.terminated(&mut space) else { return };
+        let look = || fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
+        // Others that look there at the same time keep the kernel from taking the name over.
+        for _ in 0..LOOKS_MAX {
+            if !matches!(look(), Err(Errno::STALE)) {
+                return;
+            }
         }
     }
 

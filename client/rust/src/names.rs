@@ -187,9 +187,9 @@ impl Client {
             let request = |paths| Request::Rename { paths, flags };
             let done = self.about_paths(path.bytes(), &target, request);
             if let Some(Ok(())) = done {
-                self.show_moved(to, &target);
+                self.show_moved(&target);
                 if how == exchange {
-                    self.show_moved(from, &path);
+                    self.show_moved(&path);
                 }
             }
             self.unless_done(done, || {
@@ -201,12 +201,12 @@ impl Client {
 
     /// A remote folder has got this name: its view learns that. Who is in it, or has it open, would
     /// be where another folder has its old name by now.
-    fn show_moved(&'static self, name: Name<'_>, path: &AbsolutePath) {
-        let is_folder = || {
-            matches!(self.look(name, false), Some(Ok(status))
-            if kind(&status) == FileType::Directory)
-        };
-        if path.is_remote() && self.has_view() && is_folder() {
+    fn show_moved(&'static self, path: &AbsolutePath) {
+        if !path.is_remote() || !self.has_view() {
+            return;
+        }
+        let found = self.status(path.bytes(), |path_len| Request::Stat { path_len, follow: false });
+        if matches!(found, Some(Ok(status)) if kind(&status) == FileType::Directory) {
             self.look_in_view(path);
         }
     }

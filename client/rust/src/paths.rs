@@ -30,13 +30,13 @@ pub(crate) struct AbsolutePath {
 impl AbsolutePath {
     /// Resolves `path`, relative to `dir`, without looking at links; `None` when it is too long.
     pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
+        if path.count_bytes() >= PATH_MAX {
+            return None; // However much shorter it is than it looks.
+        }
         let policy = policy_without_rules(dir, path);
         let bytes = Room::take()?;
         let mut this = Self { bytes, len: 0, is_textual: false, policy, rule: None };
         let path = path.to_bytes();
-        if path.len() >= PATH_MAX {
-            return None; // However much shorter it is than it looks.
-        }
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
         }

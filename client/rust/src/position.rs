@@ -240,7 +240,7 @@ impl Locked {
         Ok(position)
     }
 
-    /// After an append without a log: the end is where that went, as long as nobody goes on.
+    /// After an append without a log: the end is where that went, if nobody has appended since.
     pub(crate) fn settle_position(&mut self) {
         if self.entry.cursor.at() == AT_END {
             // Who asks for the position is told what is wrong.

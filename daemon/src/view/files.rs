@@ -372,8 +372,8 @@ impl View {
         self.drain(file.identity).await;
         match apart {
             Ok(apart) => self.put(&apart, transfer.at, data).await,
-            // It has another name by now, or none, or may not be opened once more.
-            Err(_) if appends => {
+            // It has another name by now, or none. Another's append may come in between.
+            Err(Errno::NOENT | Errno::STALE | Errno::BADF | Errno::ACCESS) if appends => {
                 let end = self.status_of(file).await?.size;
                 self.put(&file.located()?, end, data).await
             }
@@ -393,10 +393,9 @@ impl View {
             self.core.storage.close(located).await.map_err(errno)?;
             return Err(Errno::STALE);
         }
-        let other = file.apart.replace(Some(located.clone()));
-        if let Some(other) = other {
-            // Another write has opened it meanwhile.
-            self.core.storage.close(other).await.map_err(errno)?;
+        if let Some(other) = file.apart.replace(Some(located.clone())) {
+            // Another write has opened it meanwhile, and says what comes of that.
+            self.core.storage.close(other).await.unwrap_or_default();
         }
         Ok(located)
     }

@@ -183,19 +183,22 @@ pub(super) fn has_helper() -> bool {
 /// True if somebody serves the view there. One whose daemon hangs is served.
 fn is_served(local: &Path) -> bool {
     let Ok(local) = CString::new(local.as_os_str().as_bytes()) else { return true };
-    // The kernel answers for a connection that is gone, and asks nobody.
-    let gone = [Errno::NOTCONN, Errno::CONNABORTED].map(Errno::raw_os_error);
     let answer = uring::statfs_within(&local, ANSWERS_WITHIN);
-    !matches!(answer, Ok(Some(error)) if gone.contains(&error))
+    !matches!(answer, Ok(Some(error)) if is_gone(error))
 }
 
-/// True if there is a view whose daemon does not answer for 5 s, as one that was stopped: whoever
-/// asks it for anything waits. Waits for one that is dying, whose view fails then.
+/// True if there is a view that cannot be asked: its daemon does not answer for 5 s, as one that
+/// was stopped, or serves another user. Waits for one that is dying, whose view fails then.
 #[must_use]
-pub fn is_silent(local: &Path) -> bool {
-    let path = CString::new(local.as_os_str().as_bytes());
-    let ask = |path: CString| matches!(uring::statfs_within(&path, SILENT_AFTER), Ok(None));
-    view_at(local).is_some() && path.is_ok_and(ask)
+pub fn is_barred(local: &Path) -> bool {
+    let Ok(path) = CString::new(local.as_os_str().as_bytes()) else { return false };
+    let asked = || uring::statfs_within(&path, SILENT_AFTER);
+    view_at(local).is_some() && !matches!(asked(), Ok(Some(error)) if error == 0 || is_gone(error))
+}
+
+/// True for what the kernel answers where a connection is gone; it asks nobody.
+fn is_gone(error: i32) -> bool {
+    [Errno::NOTCONN, Errno::CONNABORTED].map(Errno::raw_os_error).contains(&error)
 }
 
 /// A mount.

@@ -389,6 +389,16 @@ impl Catalogue {
         self.folders.get(&folder)
     }
 
+    /// A folder in which a node has a name, and that name.
+    #[must_use]
+    pub fn name_of(&self, inode: u64) -> Option<(u64, &[u8])> {
+        let names = self.folders.iter().flat_map(|(folder, names)| {
+            names.iter().map(move |(name, named)| (*folder, name, named))
+        });
+        let mut names = names.filter(|(_, _, named)| *named == inode);
+        names.next().map(|(folder, name, _)| (folder, name))
+    }
+
     /// How many names there are, in all folders.
     #[must_use]
     pub fn name_count(&self) -> usize {

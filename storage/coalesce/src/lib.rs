@@ -209,7 +209,7 @@ impl Coalesced {
         }
         let named = tree.name_in(&rest, inode).map(|name| [path, b"/", &name].concat());
         // Folders around it may have been renamed since.
-        named.or_else(|| Some([&folder[..], b"/", &tree.path_of(inode)?].concat()))
+        named.or_else(|| Some([&folder[..], &tree.path_of(inode)?].concat()))
     }
 
     /// Closes the multifiles; which could not be, and why, and which were removed meanwhile.

@@ -257,19 +257,6 @@ impl Tree {
         Ok(found)
     }
 
-    /// The name of an inode in a folder.
-    pub(super) fn name_in(&self, folder: &CStr, inode: u64) -> Option<Vec<u8>> {
-        debug_assert!(inode != 0, "inodes have numbers");
-        let mut names = self.catalogue.names(self.find(folder, true).ok()?.inode?)?.iter();
-        names.find(|(_, found)| *found == inode).map(|(name, _)| name.to_vec())
-    }
-
-    /// A path of an inode, from the root.
-    pub(super) fn path_of(&self, inode: u64) -> Option<Vec<u8>> {
-        let mut paths = self.catalogue.paths()?.into_iter();
-        paths.find(|(_, found)| *found == inode).map(|(path, _)| path)
-    }
-
     /// The names in a folder, and the inode of each.
     pub(super) fn names(
         &self,

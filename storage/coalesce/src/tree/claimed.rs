@@ -1,6 +1,8 @@
-//! Names as clients claim them, and what the files are made with that they make.
+//! Names as clients claim them, what the files are made with that they make, and where they are.
 
-use multifile::catalogue::{Names, Node, is_name};
+use std::ffi::CStr;
+
+use multifile::catalogue::{Names, Node, ROOT, TEXT_LEN_MAX, is_name};
 use rustix::io::Errno;
 use shm::NameHash;
 
@@ -84,5 +86,27 @@ impl Tree {
     /// All of them, whoever may know them.
     pub(crate) fn names_of(&self, folder: u64) -> impl Iterator<Item = &[u8]> {
         self.catalogue.names(folder).into_iter().flat_map(Names::iter).map(|(name, _)| name)
+    }
+
+    /// The name of an inode in a folder.
+    pub(crate) fn name_in(&self, folder: &CStr, inode: u64) -> Option<Vec<u8>> {
+        debug_assert!(inode != 0, "inodes have numbers");
+        let mut names = self.catalogue.names(self.find(folder, true).ok()?.inode?)?.iter();
+        names.find(|(_, found)| *found == inode).map(|(name, _)| name.to_vec())
+    }
+
+    /// A path of an inode, from the root: looks through all names for each part of it.
+    pub(crate) fn path_of(&self, inode: u64) -> Option<Vec<u8>> {
+        let (mut path, mut below) = (Vec::new(), inode);
+        self.catalogue.node(inode)?;
+        while below != ROOT {
+            let (folder, name) = self.catalogue.name_of(below)?;
+            path.splice(..0, [b"/", name].concat());
+            below = folder;
+            if path.len() > TEXT_LEN_MAX {
+                return None; // Or a folder is in itself.
+            }
+        }
+        Some(path)
     }
 }
