@@ -170,8 +170,8 @@ impl Job {
     /// Says that a program of the job lives, until the result is dropped: what its daemon has there
     /// stays, should that be killed. `None`: it cannot be said.
     ///
-    /// Who looks whether there are programs holds the lock for a moment; one that was stopped then
-    /// is waited for no longer than 1 s.
+    /// The lock is held for a moment by a command that looks for programs; one that was stopped
+    /// then is waited for no longer than 1 s.
     #[expect(clippy::disallowed_methods, reason = "a lock can be waited for with no limit only")]
     pub(crate) fn attend(&self) -> Option<Lock> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;

@@ -167,9 +167,9 @@ fn removed_file_is_appended_to_through_its_view() {
 const ROOTED: &str = "
 import os, sys
 os.chdir(sys.argv[1])
-os.mkdir('root')
+os.mkdir('inner')
 before = os.open('before', os.O_WRONLY | os.O_CREAT, 0o644)
-os.chroot('root')
+os.chroot('inner')
 within = os.open('/within', os.O_WRONLY | os.O_CREAT, 0o644)
 for _ in range(3000):
     for file in before, within:
@@ -190,7 +190,7 @@ fn program_with_another_root_writes_on() {
     let mut command = coalescing(&folder, "always");
     succeed(command.args(["python3", "-c", ROOTED]).arg(local(&folder)), SOON);
     let mut command = coalescing(&folder, "always");
-    let sizes = "wc -c <\"$0\"/before; wc -c <\"$0\"/root/within";
+    let sizes = "wc -c <\"$0\"/before; wc -c <\"$0\"/inner/within";
     let sizes = succeed(command.args(["sh", "-c", sizes]).arg(local(&folder)), SOON);
     assert_eq!(sizes, "30000\n30000\n");
 }
