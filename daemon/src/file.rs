@@ -103,7 +103,7 @@ pub(crate) struct OpenFile<S: Storage> {
     /// Its client has asked for locks by it.
     pub(crate) is_locked: Cell<bool>,
     /// Writes go to the end of the file, and so one after the other.
-    appends: bool,
+    pub(crate) appends: bool,
     /// Permits to transfer, if one is needed.
     permits: Option<Credits>,
     /// True if the daemon holds a descriptor for it: a server's file needs none here.

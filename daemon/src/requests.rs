@@ -393,11 +393,16 @@ impl<S: SessionStorage> OnFile<S> {
     }
 
     /// Writes from the arena, after what is staged, until the range is written or an error stops
-    /// it.
+    /// it. Of what is appended to a file of this machine, the slot holds the file's size before:
+    /// whoever finds this daemon dead looks there.
     async fn write(&self, at: u64, range: ArenaRange) -> Verdict {
         let Self { core, ticket, file } = self;
         let _turn = drain::drain_and_turn_to_write(core, file).await?;
         let descriptor = file.descriptor()?;
+        if file.appends && core.storage.identify(&descriptor.file).is_some() {
+            let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
+            file.shared().append_begins(size, range.len);
+        }
         ticket.issue();
         let mut done = 0;
         while let Some(rest) = range.behind(done as u64) {

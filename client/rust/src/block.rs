@@ -10,10 +10,11 @@ use wire::{Counter, Reason, Request};
 
 use crate::{
     arena,
-    buffers::partial,
+    buffers::{partial, total},
     connection::{Connection, Lost},
     locked_file::Locked,
     slot::Link,
+    staging::append,
     write_kernel::write_rest,
 };
 
@@ -107,7 +108,7 @@ impl Locked {
     /// # Errors
     ///
     /// What the file system says. `EIO` when the daemon is lost, of a remote file and of what was
-    /// about to be appended: it may be there.
+    /// about to be appended if it cannot be told whether it is there.
     pub(crate) fn write_by_block(
         &mut self,
         link: Link,
@@ -117,6 +118,8 @@ impl Locked {
         let mut done = 0;
         let moved = self.write_parts(link, data, start, &mut done);
         self.client.count(Counter::BytesWritten, done as u64);
+        // Read before the slot is another file's.
+        let begun = link.shared.last_append().filter(|_| start == APPEND);
         match moved {
             Ok(moved) => {
                 if start == APPEND && done > 0 {
@@ -126,14 +129,38 @@ impl Locked {
             }
             Err(Lost) => {
                 self.detach(Reason::DaemonLost);
-                if start == APPEND || self.state.is_remote() {
+                if self.state.is_remote() || self.state.is_lost() {
                     return partial(done, io::Errno::IO);
+                }
+                if let Some((before, len)) = begun {
+                    // Its last write may be under way.
+                    link.connection.await_exit();
+                    match self.appended(data, done, before, len) {
+                        Ok(len) => done += len,
+                        Err(_) => return partial(done, io::Errno::IO),
+                    }
                 }
                 let wrote = write_rest(self.borrow(), data, start, done)?;
                 self.client.count_written(Reason::DaemonLost, wrote - done);
+                if start == APPEND {
+                    self.settle_position();
+                }
                 Ok(wrote)
             }
         }
+    }
+
+    /// How much of `data` behind the first `skip` bytes a daemon has appended that died over `len`
+    /// bytes of it, when the file was `before` bytes long.
+    fn appended(&self, data: &[&[u8]], skip: usize, before: u64, len: u64) -> io::Result<usize> {
+        let part = total(data).saturating_sub(skip).min(usize::try_from(len).unwrap_or(usize::MAX));
+        let mut record = |at: u64, into: &mut [u8]| {
+            let at = usize::try_from(at).map_err(|_| io::Errno::IO)?;
+            let most = into.len().min(part - at.min(part));
+            Ok(copy_from(data, skip + at, into.get_mut(..most).unwrap_or_default()))
+        };
+        let done = append::landed(self.borrow(), before, part as u64, &mut record)?;
+        Ok(usize::try_from(done).unwrap_or(usize::MAX).min(part))
     }
 
     /// Writes as many blocks as it takes, and counts the bytes that are `done`.
@@ -150,6 +177,8 @@ impl Locked {
             let part = Part::of(*block, len - *done);
             part.gather(link.connection, data, *done)?;
             let at = if start == APPEND { 0 } else { start + *done as u64 };
+            // The daemon records what it begins to append.
+            link.shared.no_write_begins();
             let part_len = u32::try_from(part.len).unwrap_or(u32::MAX);
             let request =
                 Request::Write { file: link.slot, at, len: part_len, arena_at: part.arena_at };
@@ -165,4 +194,20 @@ impl Locked {
         }
         Ok(Ok(()))
     }
+}
+
+/// Copies what stands in `data` behind the first `skip` bytes; returns how many fit.
+fn copy_from(data: &[&[u8]], mut skip: usize, into: &mut [u8]) -> usize {
+    let mut done = 0;
+    for buffer in data {
+        let rest = buffer.get(skip.min(buffer.len())..).unwrap_or_default();
+        skip -= skip.min(buffer.len());
+        let Some(room) = into.get_mut(done..) else { break };
+        let len = rest.len().min(room.len());
+        for (to, from) in room.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        done += len;
+    }
+    done
 }

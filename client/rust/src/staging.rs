@@ -11,7 +11,7 @@
 //! delegation of the file: what is staged is drained from this side, and the rest goes to the
 //! kernel.
 
-mod append;
+pub(crate) mod append;
 mod drain;
 
 use core::{

@@ -180,6 +180,47 @@ fn name_that_a_daemon_has_changed_before_it_was_killed_is_not_changed_again() {
     }
 }
 
+/// Once, whether the daemon was killed before it or over it.
+#[test]
+fn append_without_a_log_is_there_once_when_its_daemon_is_killed() {
+    if !Trace::is_possible() {
+        return skip("a daemon that is killed in an append", "no strace");
+    }
+    for is_asked_first in [true, false] {
+        let folder = Folder::new();
+        let (file, socket) = (folder.join("file").display().to_string(), folder.join("job"));
+        let mut strace = Command::new("strace");
+        strace.args(["-D", "-f", "-qq", "-o", "/dev/null", "-P", &file]);
+        strace.args(["-e", "inject=pwrite64,pwritev,pwritev2:delay_exit=1000000:when=2+"]);
+        strace.arg(kakehi()).args(["serve", "--engine", "threads", "--socket"]).arg(&socket);
+        // Room for three logs.
+        strace.env("KAKEHI_STAGING", "256KiB");
+        let mut daemon = Daemon::start_by(&folder, socket, &mut strace);
+        daemon.set("KAKEHI_RULES", DELEGATE);
+        let mut calls = Calls::wrapped(&daemon);
+        for number in 0..8 {
+            let fd = calls.get(&format!("open {file}.{number} wca"));
+            assert_eq!(calls.get(&format!("fill {fd} 9")), 9);
+        }
+        let fd = calls.get(&format!("open {file} wca"));
+        assert_eq!(calls.get(&format!("write {fd} 01234")), 5);
+        if is_asked_first {
+            calls.begin(&format!("write {fd} 56789"));
+            let is_there = || fs::metadata(&file).is_ok_and(|found| found.len() == 10);
+            assert!(wait_for(SOON, is_there), "it is not appended");
+            daemon.kill();
+            assert_eq!(calls.answer(), "5");
+        } else {
+            daemon.kill();
+            assert_eq!(calls.ask(&format!("write {fd} 56789")), "5");
+        }
+        assert_eq!(calls.get(&format!("seek {fd} 0")), 10);
+        assert_eq!(calls.get(&format!("write {fd} end")), 3);
+        calls.end();
+        assert_eq!(fs::read_to_string(&file).expect("the file"), "0123456789end");
+    }
+}
+
 /// A client that continues an append examines the daemon's part and closes the file: so the daemon
 /// does not append to a locked one.
 #[test]

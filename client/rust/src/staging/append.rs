@@ -122,6 +122,27 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
     }
     let last = link.shared.last_write().filter(|(position, ..)| *position == run.start);
     let Some((_, before, _)) = last else { return Ok(0) };
+    let mut record = |at: u64, into: &mut [u8]| {
+        debug_assert!(at <= run.len, "the record is of the run");
+        let staged = place(link, log, run.start + at, (run.len - at).min(into.len() as u64));
+        let staged = invariant!(some staged, "a run lies in the log", else return Err(Errno::IO));
+        Ok(copy_out(into, staged))
+    };
+    landed(fd, before, run.len, &mut record)
+}
+
+/// Bytes of a `record` of `len` bytes that are in a file which was `before` bytes long when they
+/// were about to be appended.
+///
+/// # Errors
+///
+/// `EIO`: others have appended too, and it cannot be told. Those of reading.
+pub(crate) fn landed(
+    fd: BorrowedFd<'_>,
+    before: u64,
+    len: u64,
+    record: doubt::ReadAt<'_>,
+) -> io::Result<u64> {
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
     let mut name = [0; 32];
     let reader = link_of(fd.as_raw_fd(), &mut name)
@@ -130,16 +151,10 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
         // It may be written, not read. Then only its length tells.
         return match size.checked_sub(before) {
             Some(0) => Ok(0),
-            Some(grown) if grown == run.len => Ok(run.len),
+            Some(grown) if grown == len => Ok(len),
             _ => Err(Errno::IO),
         };
     };
     let mut file = |at, into: &mut [u8]| io::retry_on_intr(|| io::pread(&reader, &mut *into, at));
-    let mut record = |at: u64, into: &mut [u8]| {
-        debug_assert!(at <= run.len, "the record is of the run");
-        let staged = place(link, log, run.start + at, (run.len - at).min(into.len() as u64));
-        let staged = invariant!(some staged, "a run lies in the log", else return Err(Errno::IO));
-        Ok(copy_out(into, staged))
-    };
-    doubt::appended(&mut file, &mut record, run.len, before..size)
+    doubt::appended(&mut file, record, len, before..size)
 }

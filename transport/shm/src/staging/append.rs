@@ -12,6 +12,8 @@ use crate::sync::{Ordering, fence};
 
 /// A file offset that no write continues.
 const NOWHERE: u64 = APPEND - 1;
+/// Position of what is appended without a log.
+const APART: u64 = APPEND - 2;
 
 impl FileSlot {
     /// Records, before the bytes from `position` on are written, that they are; of an append, that
@@ -25,7 +27,21 @@ impl FileSlot {
         self.append.0.position.store(position.wrapping_add(1), Ordering::Release);
     }
 
-    /// Records that no write is under way: the last one was refused.
+    /// Records, before `len` bytes that are in no log are appended to a file of `size` bytes, that
+    /// they are.
+    pub fn append_begins(&self, size: u64, len: u64) {
+        self.write_begins(APART, size, len);
+    }
+
+    /// What was last recorded by [`append_begins`](Self::append_begins): the file's size before,
+    /// and how many bytes were to be appended.
+    #[must_use]
+    pub fn last_append(&self) -> Option<(u64, u64)> {
+        let (position, size, len) = self.last_write()?;
+        (position == APART).then_some((size, len))
+    }
+
+    /// Records that no write is under way: the last one was refused, or the next one is waited for.
     pub fn no_write_begins(&self) {
         self.append.0.position.store(0, Ordering::Release);
     }
