@@ -4,7 +4,7 @@
 use rustix::io;
 use shm::{
     copy::{copy_in, copy_out},
-    staging::APPEND,
+    staging::{APPEND, doubt::Record},
 };
 use wire::{Counter, Reason, Request};
 
@@ -159,7 +159,9 @@ impl Locked {
             let most = into.len().min(part - at.min(part));
             Ok(copy_from(data, skip + at, into.get_mut(..most).unwrap_or_default()))
         };
-        let done = append::landed(self.borrow(), before, part as u64, &mut record)?;
+        // A block begins at a page.
+        let record = Record { read: &mut record, len: part as u64, page_at: Some(0) };
+        let done = append::landed(self.borrow(), before, record)?;
         Ok(usize::try_from(done).unwrap_or(usize::MAX).min(part))
     }
 

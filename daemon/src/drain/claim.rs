@@ -13,7 +13,7 @@ use shm::{
     copy::copy_out,
     staging::{
         APPEND, Consumer, Corrupt, DrainClaim, Drainer, Run,
-        doubt::{self, GROWN_MAX},
+        doubt::{self, GROWN_MAX, Record},
     },
 };
 use storage::{grown, names::FileCall};
@@ -223,7 +223,9 @@ async fn appended<S: SessionStorage>(
             else return Err(Errno::IO));
         done += copy_out(into, staged.bytes());
     }
-    doubt::ended(&mut grown::source(&found, start), &mut grown::source(&record, 0), len, grown)
+    let read = &mut grown::source(&record, 0);
+    let record = Record { read, len, page_at: Some(position) };
+    doubt::ended(&mut grown::source(&found, start), record, grown)
 }
 
 async fn sleep(handle: &Handle, pause: &mut Duration) {

@@ -228,13 +228,19 @@ fn strike(rng: &mut fastrand::Rng, kind: Kind, way: Way, victim: Victim) -> u32 
     let struck_at = now();
     for writer in &mut writers {
         let status = writer.running.wait(SOON);
-        let is_told = victim == Victim::Daemon && !way.is_local();
+        // It was appending to a file to which others have appended since: that may be in doubt.
+        let may_doubt = (kind, way) == (Kind::Shared, Way::Delegate);
+        let is_told = victim == Victim::Daemon && (!way.is_local() || may_doubt);
         assert!(!ends || is_told || status.success(), "{what}: {status}: {}", writer.said());
+        writer.is_told = is_told && !status.success();
         assert_ne!(status.code(), Some(3), "{what}: {}", writer.said());
     }
     let is_daemon_alive = !matches!(victim, Victim::Daemon | Victim::Both);
     let (_folder, place) = scene.end(is_daemon_alive);
+    let told = writers.iter().filter(|writer| writer.is_told && way.is_local()).count();
+    assert!(told < writers.len(), "{what}: not all can be in doubt");
     for writer in &mut writers {
+        writer.torn_max = told;
         check(&what, writer, &place, (way, victim), struck_at);
     }
     signals
@@ -260,6 +266,7 @@ fn check(what: &str, writer: &mut Writer, place: &Path, hit: (Way, Victim), stru
     // What was made durable, or closed, nobody takes with him.
     let is_safe = matches!(writer.kind, Kind::Inserted | Kind::Renamed);
     let age_max = match hit {
+        _ if writer.is_told => return,
         _ if is_safe => None,
         (way, Victim::Daemon) if !way.is_local() => return,
         (_, Victim::Both) => Some(LOSS_MAX),

@@ -10,7 +10,10 @@ use rustix::{
 };
 use shm::{
     copy::{self, copy_out},
-    staging::{APPEND, APPEND_MAX, Run, doubt},
+    staging::{
+        APPEND, APPEND_MAX, Run,
+        doubt::{self, Record},
+    },
 };
 use wire::TRANSFER_LEN_MAX;
 
@@ -128,21 +131,17 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
         let staged = invariant!(some staged, "a run lies in the log", else return Err(Errno::IO));
         Ok(copy_out(into, staged))
     };
-    landed(fd, before, run.len, &mut record)
+    // Logs begin at pages.
+    landed(fd, before, Record { read: &mut record, len: run.len, page_at: Some(run.start) })
 }
 
-/// Bytes of a `record` of `len` bytes that are in a file which was `before` bytes long when they
+/// Bytes of a `record` that are in a file which was `before` bytes long when they
 /// were about to be appended.
 ///
 /// # Errors
 ///
 /// `EIO`: others have appended too, and it cannot be told. Those of reading.
-pub(crate) fn landed(
-    fd: BorrowedFd<'_>,
-    before: u64,
-    len: u64,
-    record: doubt::ReadAt<'_>,
-) -> io::Result<u64> {
+pub(crate) fn landed(fd: BorrowedFd<'_>, before: u64, record: Record<'_>) -> io::Result<u64> {
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
     let mut name = [0; 32];
     let reader = link_of(fd.as_raw_fd(), &mut name)
@@ -151,10 +150,10 @@ pub(crate) fn landed(
         // It may be written, not read. Then only its length tells.
         return match size.checked_sub(before) {
             Some(0) => Ok(0),
-            Some(grown) if grown == len => Ok(len),
+            Some(grown) if grown == record.len => Ok(grown),
             _ => Err(Errno::IO),
         };
     };
     let mut file = |at, into: &mut [u8]| io::retry_on_intr(|| io::pread(&reader, &mut *into, at));
-    doubt::appended(&mut file, record, len, before..size)
+    doubt::appended(&mut file, record, before..size)
 }

@@ -20,7 +20,7 @@
 use std::{ffi::CString, fmt, io, ops::Range, rc::Rc};
 
 use rustix::{fs::FallocateFlags, io::Errno};
-use shm::staging::doubt::{self, GROWN_MAX};
+use shm::staging::doubt::{self, GROWN_MAX, Record};
 use storage::{
     Storage, grown,
     names::{FileCall, Identity, NameCall, OpenCall, is_same},
@@ -226,8 +226,7 @@ async fn appended<S: Storage>(
         Some(1..=GROWN_MAX) => match grown::read(storage, file, grown.clone()).await {
             Some(found) => doubt::appended(
                 &mut grown::source(&found, grown.start),
-                &mut grown::source(data, 0),
-                len,
+                Record { read: &mut grown::source(data, 0), len, page_at: None },
                 grown.clone(),
             ),
             None => Err(Errno::IO),
