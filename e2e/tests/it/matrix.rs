@@ -240,7 +240,8 @@ fn strike(rng: &mut fastrand::Rng, kind: Kind, way: Way, victim: Victim) -> u32 
     let told = writers.iter().filter(|writer| writer.is_told && way.is_local()).count();
     assert!(told < writers.len(), "{what}: not all can be in doubt");
     for writer in &mut writers {
-        writer.torn_max = told;
+        // Of what all are killed over nobody is told.
+        writer.torn_max = if victim == Victim::Both { 1 } else { told };
         check(&what, writer, &place, (way, victim), struck_at);
     }
     signals
