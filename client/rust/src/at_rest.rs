@@ -78,7 +78,7 @@ impl Client {
         };
         let Some(id) = is_held.then(|| self.add_file(file)).flatten() else {
             if is_held {
-                connection.release_lease(lease);
+                connection.folders.closed(lease);
             }
             rest.end();
             return None;
@@ -122,7 +122,7 @@ impl Client {
         let mut bundle = connection.bundle.lock().ok()?;
         bundle.begin(connection)?;
         let before = names.epochs();
-        let lease = bundle.leases.find(self, folder, before, false)?;
+        let lease = bundle.leases.find(self, connection.folders, folder, before, false)?;
         let Lease { key, device, folder: inode, .. } = *bundle.leases.all.get(lease)?;
         drop(bundle);
         let places = connection.places()?;
@@ -195,7 +195,7 @@ impl Locked {
     pub(crate) fn close_at_rest(&mut self) {
         let Some(rest) = self.state.at_rest() else { return };
         self.state.close();
-        rest.link.connection.release_lease(rest.lease);
+        rest.link.connection.folders.closed(rest.lease);
         rest.end();
     }
 

@@ -21,7 +21,7 @@ use wire::{Counter, CreateFlags, Record, Request, Status};
 
 use crate::{
     client::Client,
-    connection::{Bundle, Connection, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases, Terms},
+    connection::{Bundle, Connection, FOLDER_LEN_MAX, HeldFolders, LEN_MAX, Lease, Leases, Terms},
     file::{self, OpenFile},
     locked_file::Locked,
     paths::AbsolutePath,
@@ -90,18 +90,14 @@ impl Leases {
     pub(crate) fn find(
         &mut self,
         client: &'static Client,
+        held: &HeldFolders,
         folder: &[u8],
         now: Epochs,
         makes: bool,
     ) -> Option<usize> {
         let known = self.all.iter().position(|lease| lease.path() == folder);
-        let index = known.or_else(|| self.forget())?;
-        let lease = self.all.get_mut(index)?;
-        if known.is_none() {
-            *lease = Lease { len: folder.len(), ..Lease::NONE };
-            lease.path.get_mut(..folder.len())?.copy_from_slice(folder);
-        }
-        let may_make = makes && lease.terms.hold(now, true);
+        let index = known.or_else(|| self.forget(held, folder))?;
+        let may_make = makes && self.all.get(index)?.terms.hold(now, true);
         let is_used_up = may_make && self.numbered(index)?.is_used_up();
         let lease = self.all.get_mut(index)?;
         let is_new = if makes { !lease.uses.makes } else { !lease.uses.reads };
@@ -189,7 +185,7 @@ impl Client {
             return Some(Err(errno));
         }
         let before = names.epochs();
-        let index = bundle.leases.find(self, folder, before, true)?;
+        let index = bundle.leases.find(self, connection.folders, folder, before, true)?;
         let lease = bundle.leases.all.get(index)?;
         if !names.may_claim(NameHash::new(lease.key, name)) {
             return None;
@@ -240,7 +236,7 @@ impl Client {
             return None;
         };
         lease.number += 1;
-        bundle.leases.all.get_mut(index)?.open_count += 1;
+        connection.folders.opened(index);
         let now = clock_gettime(ClockId::Realtime);
         let time = (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0));
         let (mode, how) = (mode.bits(), create_flags(flags));
@@ -326,8 +322,10 @@ impl Locked {
         self.client.count(Counter::BytesWritten, len);
         if is_recalled() {
             // Somebody else has it open, to whom it is what this process writes by now.
-            if let Err(errno) = self.promote() {
-                return Some(Err(errno));
+            match self.promote() {
+                Err(errno) if self.state.bundled().is_none() => return Some(Err(errno)),
+                // What waits for room is written all the same.
+                Ok(()) | Err(_) => {}
             }
         }
         Some(usize::try_from(len).map_err(|_| Errno::FBIG))
@@ -339,9 +337,14 @@ impl Locked {
         let connection = bundled.link.connection;
         let Ok(mut bundle) = connection.bundle.lock() else {
             // Interrupted beneath; it is closed as any other.
-            match self.promote() {
-                Ok(()) => {}
-                Err(errno) => self.owed.owe(errno),
+            if let Err(errno) = self.promote() {
+                self.owed.owe(errno);
+                if self.state.bundled().is_some() {
+                    // It is made when the session ends, if there is room then.
+                    self.state.close();
+                    connection.folders.closed(bundled.lease);
+                    bundled.link.end();
+                }
             }
             return;
         };
@@ -358,7 +361,7 @@ impl Locked {
         if !self.owed.is_untold() {
             self.owed.owe(bundle.owed(connection));
         }
-        bundle.leases.closed(bundled.lease);
+        connection.folders.closed(bundled.lease);
         drop(bundle);
         bundled.link.end();
     }
@@ -367,7 +370,7 @@ impl Locked {
     ///
     /// # Errors
     ///
-    /// The daemon's: then the file is not its own.
+    /// As [`open_by_number`](Self::open_by_number).
     #[cold]
     pub(crate) fn promote(&mut self) -> io::Result<()> {
         let Some(bundled) = self.state.bundled() else { return self.promote_at_rest() };
@@ -378,36 +381,32 @@ impl Locked {
     ///
     /// # Errors
     ///
-    /// The daemon's: then the file is nobody's.
+    /// The daemon's: then the file is nobody's, but for `ENOSPC` and `EDQUOT`.
     pub(crate) fn open_by_number(&mut self, link: Link, lease_index: usize) -> io::Result<()> {
         let inode = self.inode;
         let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
         let flags = OFlags::from_bits_retain(self.flags).difference(once).bits();
-        let (mut path, mut len) = ([0; FOLDER_LEN_MAX], 1);
-        path[0] = b'/';
-        // Where a handler has interrupted that, the folder is what leads to the multifile.
-        let leases = link.connection.bundle.lock();
-        if let Ok(mut bundle) = leases {
-            if let Some(lease) = bundle.leases.all.get(lease_index) {
-                (path, len) = (lease.path, lease.len);
-            }
-            bundle.leases.closed(lease_index);
-        }
+        let (folders, mut space) = (link.connection.folders, [0; FOLDER_LEN_MAX]);
+        let path = folders.path(lease_index, &mut space);
         let request = |path_len| Request::Open { file: link.slot, flags, mode: 0, path_len, inode };
-        let asked = self.client.ask_remote(path.get(..len).unwrap_or_default(), &[], request);
-        match asked.map(drop) {
-            Ok(()) => {
-                self.state.promote(link);
-                Ok(())
+        match self.client.ask_remote(path, &[], request).map(drop) {
+            Ok(()) => self.state.promote(link),
+            // The bundle has it, until there is room.
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) if self.state.bundled().is_some() => {
+                return Err(errno);
             }
             Err(errno) => {
                 link.end();
-                // What was owed for it is this.
-                link.connection.session.shared().bundle.take_error();
                 self.state.lose();
-                Err(errno)
+                if self.access.writable {
+                    self.owed.owe(errno);
+                }
+                folders.closed(lease_index);
+                return Err(errno);
             }
         }
+        folders.closed(lease_index);
+        Ok(())
     }
 }
 
@@ -415,16 +414,12 @@ impl Connection {
     /// A file of a folder is open without the daemon. False: the lease is another folder's by now,
     /// or a handler has interrupted who leases.
     pub(crate) fn hold_lease(&self, index: usize, folder: &[u8]) -> bool {
-        let Ok(mut bundle) = self.bundle.lock() else { return false };
-        let lease = bundle.leases.all.get_mut(index).filter(|lease| lease.path() == folder);
-        lease.map(|lease| lease.open_count += 1).is_some()
-    }
-
-    /// It is not any more.
-    pub(crate) fn release_lease(&self, index: usize) {
-        if let Ok(mut bundle) = self.bundle.lock() {
-            bundle.leases.closed(index);
+        let Ok(bundle) = self.bundle.lock() else { return false };
+        let is_its = bundle.leases.all.get(index).is_some_and(|lease| lease.path() == folder);
+        if is_its {
+            self.folders.opened(index);
         }
+        is_its
     }
 }
 

@@ -38,7 +38,7 @@ use wire::{Message, Phase, Reason, Refusal, Registration, Reply, Request, Value}
 
 use self::shares::Shares;
 pub(crate) use self::{
-    bundle::{Bundle, FOLDER_LEN_MAX, LEN_MAX, Lease, Leases, Terms},
+    bundle::{Bundle, FOLDER_LEN_MAX, HeldFolders, LEN_MAX, Lease, Leases, Terms},
     dial::knock,
     shares::Source,
     tables::Tables,
@@ -98,6 +98,7 @@ pub(crate) struct Connection {
     pub(crate) slots: &'static Lock<Slots>,
     pub(crate) arena: &'static Lock<Arena>,
     pub(crate) bundle: &'static Lock<Bundle>,
+    pub(crate) folders: &'static HeldFolders,
     pub(crate) growth: ArenaGrowth,
     /// Where the block lies that files without room of their own take turns with.
     pub(crate) block: Lock<u64>,
@@ -180,6 +181,7 @@ impl Connection {
             slots: &tables.slots,
             arena: &tables.arena,
             bundle: &tables.bundle,
+            folders: &tables.folders,
             growth: ArenaGrowth::new(arena_len),
             block: Lock::new(block),
             lanes: &tables.lanes,

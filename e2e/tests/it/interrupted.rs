@@ -6,7 +6,7 @@ use std::{fs, process::Command};
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kakehi, program, skip, succeed},
+    harness::{Daemon, Folder, SOON, kakehi, kakehi_run, program, skip, succeed},
     remote::server::{Scheme, Server},
     strace::Trace,
 };
@@ -63,6 +63,17 @@ fn a_handler_that_cannot_write_to_a_remote_file_is_told_so_and_leaves_no_hole() 
     let said = succeed(refused.arg(program("refused")).arg(folder.join("local/file")), SOON);
     assert_eq!(said, "Resource temporarily unavailable\n0 holes\n");
     server.end();
+}
+
+#[test]
+fn a_handler_that_interrupts_a_write_to_another_coalesced_file_is_served() {
+    let folder = Folder::new();
+    let local = folder.join("local");
+    fs::create_dir(&local).expect("a folder");
+    let map = format!("{}={}", local.display(), folder.join("kept.sion").display());
+    let mut beside = kakehi_run(&folder, &["--coalesce", &map]);
+    beside.arg(program("beside")).args(["fd", "other"].map(|name| local.join(name)));
+    assert_eq!(succeed(&mut beside, SOON), "0 refused, 0 missing\n");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! no io_uring.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
@@ -42,6 +43,12 @@ impl Disk {
         }
         skip("full disk", "this user cannot mount a small file system");
         None
+    }
+
+    /// Leaves no room, by a file.
+    pub(crate) fn fill(&self, name: &str) {
+        let mut file = fs::File::create(self.0.join(name)).expect("a file");
+        while file.write(&[0; 4096]).is_ok() {}
     }
 
     pub(crate) fn free(&self, name: &str) {

@@ -47,8 +47,6 @@ const SHORT_TICK: Duration = Duration::from_millis(2);
 const QUIET_TICKS: u32 = 3;
 /// Age from which a file that is still open is made: it was found by the last look.
 const OLD: Duration = Duration::from_millis(3);
-/// So is one if so much of the data log is kept for those that are: one of so many parts.
-const FULL: u64 = 2;
 /// Slots that the set of names begins with, and by what it grows: a small one stays in all caches,
 /// and each page of it costs each client a fault.
 const FIRST_SLOTS: usize = if cfg!(test) { 64 } else { 1 << 16 };
@@ -307,8 +305,7 @@ impl Intake {
         are_meant: impl Fn(&Making) -> bool,
     ) -> Vec<u64> {
         let source = source.borrow();
-        let is_full = source.kept() > source.entry.logs.data_len / FULL;
-        let all = all || is_full || source.stand == Stand::Over;
+        let all = all || source.is_pressed();
         let is_due = |file: &Making| {
             let is_old = now.saturating_since(file.since) >= OLD;
             all || is_old || file.is_closed || !file.state.is_new()
@@ -317,19 +314,45 @@ impl Intake {
         due.map(|(inode, _)| *inode).collect()
     }
 
-    /// Makes a file if it is not made yet, and writes to it what its client has written.
+    /// The same as [`try_advance`](Self::try_advance); its client is owed the error of what is lost.
     async fn advance(&self, source: &Rc<RefCell<Source>>, inode: u64) {
-        let (mut state, data, at, kept) = {
+        let advanced = self.try_advance(source, inode).await;
+        let source = source.borrow();
+        if let Some(why) = advanced.err().filter(|_| source.has_lost(inode)) {
+            self.tell(&source, why);
+        }
+    }
+
+    /// Makes a file if it is not made yet, and writes to it what its client has written. While it
+    /// is open what a full disk refuses stays in the log, and is tried again.
+    ///
+    /// # Errors
+    ///
+    /// Why bytes are not in it, which are lost if that is its state.
+    async fn try_advance(&self, source: &Rc<RefCell<Source>>, inode: u64) -> Result<(), Errno> {
+        let (mut state, may_wait) = {
+            let source = source.borrow();
+            let Some(file) = source.files.get(&inode) else { return Ok(()) };
+            (file.state.clone(), !file.is_closed && !source.is_pressed())
+        };
+        let waits = |why: Errno| may_wait && matches!(why, Errno::NOSPC | Errno::DQUOT);
+        if state.is_new() {
+            let made = Box::pin(self.make(source, inode)).await.map_err(errno);
+            match made {
+                Err(why) if waits(why) => return Err(why),
+                made => state.made(made),
+            }
+        }
+        let (pieces, data, at, kept) = {
             let mut source = source.borrow_mut();
-            let Some(file) = source.files.get_mut(&inode) else { return };
+            let Some(file) = source.files.get_mut(&inode) else { return Ok(()) };
+            file.state = state.clone();
             let (pieces, at) = (mem::take(&mut file.pieces), file.written);
             let kept = file.kept.take().map(|task| (Rc::clone(&file.volume), task));
             file.written = file.len;
-            (file.state.clone(), source.buffers(&pieces), at, kept)
+            let data = source.buffers(&pieces);
+            (pieces, data, at, kept)
         };
-        if state.is_new() {
-            state.made(Box::pin(self.make(source, inode)).await.map_err(errno));
-        }
         let data = match kept {
             Some((volume, task)) => Box::pin(volume.give_up(task)).await.map_err(errno),
             None => data.ok_or(Errno::FAULT),
@@ -337,17 +360,17 @@ impl Intake {
         let written = match (&state, data) {
             (State::Open(file), Ok(data)) => Box::pin(write(file, at, data)).await.map_err(errno),
             (State::Open(_), Err(why)) => Err(why),
+            // Its client asks about it, or is told when it is closed.
             _ => Ok(()),
         };
-        let mut source = source.borrow_mut();
-        // One that could not be made its client asks about, or it is told when it is closed.
-        if let Err(why) = written {
-            state.lose(why);
-            self.tell(&source, why);
+        if let (Err(why), Some(file)) = (written, source.borrow_mut().files.get_mut(&inode)) {
+            if waits(why) {
+                (file.pieces, file.written) = (pieces, at);
+            } else {
+                file.state.lose(why);
+            }
         }
-        if let Some(file) = source.files.get_mut(&inode) {
-            file.state = state;
-        }
+        written
     }
 
     /// Owes a client the error of bytes that are lost.
@@ -411,11 +434,23 @@ impl Intake {
             }
             // Others of its client, and of others, stay where they are: or each that is handed over
             // would have all that are open be handed over, too.
-            self.advance(&source, inode).await;
+            let advanced = self.try_advance(&source, inode).await;
             let mut source = source.borrow_mut();
-            return match source.files.remove(&inode).map(|file| file.state) {
-                Some(State::Open(file)) => Ok(file.reopened(flags)),
-                Some(State::Failed(why) | State::Lost(why)) => Err(why.into()),
+            if let Some(why) = advanced.err().filter(|_| !source.has_lost(inode)) {
+                // It stays its client's, who is told when it is closed what comes of it.
+                source.entry.shared().tear();
+                return Err(why.into());
+            }
+            let Some(file) = source.files.remove(&inode) else { return Err(Errno::IO.into()) };
+            // Who asks is told, and nobody else.
+            let has_lost = match file.state {
+                State::Failed(_) => file.len > 0,
+                _ => advanced.is_err(),
+            };
+            self.count_errors(has_lost.into());
+            return match file.state {
+                State::Open(file) => Ok(file.reopened(flags)),
+                State::Failed(why) | State::Lost(why) => Err(why.into()),
                 _ => Err(Errno::IO.into()),
             };
         }

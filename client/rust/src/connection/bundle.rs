@@ -1,12 +1,15 @@
 //! The two logs of a session's bundle, as their producer has them, and the leases of folders.
 
-use core::time::Duration;
+use core::{
+    sync::atomic::{AtomicU8, AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use rustix::io::Errno;
 use shm::{
     Epochs,
     bundle::{ALIGNMENT, Logs, Ring},
-    copy::copy_in,
+    copy::{copy_in, copy_out},
 };
 use wire::{Record, Uses};
 
@@ -268,8 +271,6 @@ pub(crate) struct Lease {
     pub(crate) terms: Terms,
     /// Purpose of the lease, as asked for.
     pub(crate) uses: Uses,
-    /// Open files that were made in it: as long as there are some it is not forgotten.
-    pub(crate) open_count: usize,
 }
 
 impl Lease {
@@ -283,7 +284,6 @@ impl Lease {
         end: 0,
         terms: Terms::Refused { folders: 0 },
         uses: Uses { reads: false, makes: false },
-        open_count: 0,
     };
 
     pub(crate) fn path(&self) -> &[u8] {
@@ -328,20 +328,70 @@ impl Leases {
         }
     }
 
-    /// A place for another lease.
-    pub(crate) fn forget(&mut self) -> Option<usize> {
+    /// A place for another lease, of this folder.
+    pub(crate) fn forget(&mut self, held: &HeldFolders, folder: &[u8]) -> Option<usize> {
         let places = (self.next..LEASES).chain(0..self.next);
-        let free = |index: &usize| self.all.get(*index).is_some_and(|lease| lease.open_count == 0);
-        let index = places.into_iter().find(free)?;
+        let index = places.into_iter().find(|index| held.is_free(*index))?;
         self.next = (index + 1) % LEASES;
+        held.name(index, folder)?;
+        let lease = self.all.get_mut(index)?;
+        *lease = Lease { len: folder.len(), ..Lease::NONE };
+        lease.path.get_mut(..folder.len())?.copy_from_slice(folder);
         Some(index)
     }
+}
 
-    /// A file that was made in one of them is not open by the bundle any more.
-    pub(crate) fn closed(&mut self, index: usize) {
-        if let Some(lease) = self.all.get_mut(index) {
-            lease.open_count = lease.open_count.saturating_sub(1);
-        }
+/// The folders of leases, as far as files are open that were found or made in them: without the
+/// bundle's lock, which a handler's thread may hold.
+#[derive(Debug)]
+pub(crate) struct HeldFolders([HeldFolder; LEASES]);
+
+#[derive(Debug)]
+struct HeldFolder {
+    /// Files: as long as there are some its path stays.
+    open_count: AtomicUsize,
+    path: [AtomicU8; FOLDER_LEN_MAX],
+    len: AtomicUsize,
+}
+
+impl HeldFolders {
+    pub(crate) const fn new() -> Self {
+        const NONE: HeldFolder = HeldFolder {
+            open_count: AtomicUsize::new(0),
+            path: [const { AtomicU8::new(0) }; FOLDER_LEN_MAX],
+            len: AtomicUsize::new(0),
+        };
+        Self([const { NONE }; LEASES])
+    }
+
+    fn is_free(&self, index: usize) -> bool {
+        self.0.get(index).is_some_and(|it| it.open_count.load(Ordering::Acquire) == 0)
+    }
+
+    /// Who holds the bundle's lock has found it free.
+    fn name(&self, index: usize, folder: &[u8]) -> Option<()> {
+        let held = self.0.get(index)?;
+        copy_in(held.path.get(..folder.len())?, folder);
+        held.len.store(folder.len(), Ordering::Relaxed);
+        Some(())
+    }
+
+    /// One more file of a folder is open. Who holds the bundle's lock says so.
+    pub(crate) fn opened(&self, index: usize) {
+        self.0.get(index).inspect(|it| _ = it.open_count.fetch_add(1, Ordering::Relaxed));
+    }
+
+    /// It is not any more.
+    pub(crate) fn closed(&self, index: usize) {
+        self.0.get(index).inspect(|it| _ = it.open_count.fetch_sub(1, Ordering::Release));
+    }
+
+    /// The path of a folder of which a file is open, in `space`.
+    pub(crate) fn path<'a>(&self, index: usize, space: &'a mut [u8; FOLDER_LEN_MAX]) -> &'a [u8] {
+        let Some(held) = self.0.get(index) else { return b"/" };
+        let len = held.len.load(Ordering::Relaxed).min(FOLDER_LEN_MAX);
+        copy_out(space, &held.path);
+        space.get(..len).unwrap_or(b"/")
     }
 }
 

@@ -3,7 +3,7 @@
 
 use shm::{LANES, Lock, lane::Requester};
 
-use super::{Bundle, Shares};
+use super::{Bundle, HeldFolders, Shares};
 use crate::{arena::Arena, slots::Slots};
 
 /// The large parts of one connection.
@@ -11,6 +11,7 @@ pub(crate) struct Tables {
     pub(crate) slots: Lock<Slots>,
     pub(crate) arena: Lock<Arena>,
     pub(crate) bundle: Lock<Bundle>,
+    pub(crate) folders: HeldFolders,
     pub(crate) lanes: [Lock<Requester>; LANES],
     pub(crate) shares: Shares,
 }
@@ -22,6 +23,7 @@ impl Tables {
             slots: Lock::new(Slots::new(0)),
             arena: Lock::new(Arena::new(0)),
             bundle: Lock::new(Bundle::new()),
+            folders: HeldFolders::new(),
             lanes: [const { Lock::new(Requester::new()) }; LANES],
             shares: Shares::new(),
         }

@@ -37,6 +37,8 @@ use wire::{CreateFlags, Record};
 use super::super::{file::Packed, volume::Volume};
 use crate::bundles::Entry;
 
+/// An open file is made if so much of the data log is kept for such: one of so many parts.
+const FULL: u64 = 2;
 /// Pieces of a file, whose memory is bounded so. What a client can publish between two looks at a
 /// file is less: eight whole index logs.
 const PIECES_MAX: usize = 1 << 17;
@@ -217,6 +219,16 @@ impl Source {
     fn tail(&self) -> u64 {
         let waiting = self.files.values().filter_map(|file| file.pieces.first());
         waiting.map(|(at, _)| *at).min().unwrap_or(self.data_read)
+    }
+
+    /// True if bytes of the file could not be written.
+    pub(super) fn has_lost(&self, inode: u64) -> bool {
+        self.files.get(&inode).is_some_and(|file| matches!(file.state, State::Lost(_)))
+    }
+
+    /// True if files that are open have to be made: there is no room for others, or nobody else.
+    pub(super) fn is_pressed(&self) -> bool {
+        self.kept() > self.entry.logs.data_len / FULL || self.stand == Stand::Over
     }
 
     /// Bytes of the data log that stay for files that are open, once all others are taken in.
