@@ -285,7 +285,8 @@ impl Daemon {
     fn wait(mut self, config: &Config) -> Result<Summary, Failure> {
         let failed = |why: &dyn fmt::Display| {
             let advice = if config.mapped().0.is_empty() {
-                "the programs have drained what this node's files were owed and went on without it"
+                "the programs drained what they had staged themselves, as far as the file systems \
+                 took it, and went on without it"
             } else {
                 "what was done with files below mapped or coalesced folders from then on failed \
                  with EIO: do not trust them"

@@ -53,10 +53,10 @@ const DISABLE: &str = "KAKEHI_DISABLE";
 /// KAKEHI_DISABLE=1 runs the program untouched.
 ///
 /// Exit status: the program's own; 126 when it cannot be executed, 127 when it is not found, 128+n
-/// after signal n; 125 when kakehi itself failed, or when the program succeeded although the file
-/// system refused something it wrote; 2 when a setting or flag is wrong. If the daemon dies, the
-/// program continues without it and standard error says so; with mapped or coalesced folders, whose
-/// files only the daemon has, the exit status is 125.
+/// after signal n; 125 when kakehi itself failed, or, of the run that started the daemon, when the
+/// program succeeded although the file system refused something it wrote; 2 when a setting or flag
+/// is wrong. If the daemon dies, the program continues without it and standard error says so; with
+/// mapped or coalesced folders, whose files only the daemon has, the exit status is 125.
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
