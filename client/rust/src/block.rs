@@ -132,9 +132,9 @@ impl Locked {
                 if self.state.is_remote() || self.state.is_lost() {
                     return partial(done, io::Errno::IO);
                 }
+                // Its last write may be under way.
+                link.connection.await_exit();
                 if let Some((before, len)) = begun {
-                    // Its last write may be under way.
-                    link.connection.await_exit();
                     match self.appended(data, done, before, len) {
                         Ok(len) => done += len,
                         Err(_) => return partial(done, io::Errno::IO),

@@ -381,7 +381,7 @@ impl Locked {
     ///
     /// # Errors
     ///
-    /// The daemon's: then the file is nobody's, but for `ENOSPC` and `EDQUOT`.
+    /// The daemon's: then the file is nobody's, unless a full disk keeps bytes of it waiting.
     pub(crate) fn open_by_number(&mut self, link: Link, lease_index: usize) -> io::Result<()> {
         let inode = self.inode;
         let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
@@ -391,8 +391,10 @@ impl Locked {
         let request = |path_len| Request::Open { file: link.slot, flags, mode: 0, path_len, inode };
         match self.client.ask_remote(path, &[], request).map(drop) {
             Ok(()) => self.state.promote(link),
-            // The bundle has it, until there is room.
-            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) if self.state.bundled().is_some() => {
+            // The bundle keeps what it has of it until there is room.
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT))
+                if self.state.bundled().is_some_and(|bundled| bundled.len > 0) =>
+            {
                 return Err(errno);
             }
             Err(errno) => {

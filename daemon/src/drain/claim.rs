@@ -13,7 +13,7 @@ use shm::{
     copy::copy_out,
     staging::{
         APPEND, Consumer, Corrupt, DrainClaim, Drainer, Run,
-        doubt::{self, GROWN_MAX, Record},
+        doubt::{self, Record},
     },
 };
 use storage::{grown, names::FileCall};
@@ -197,8 +197,8 @@ async fn appended<S: SessionStorage>(
     len: u64,
     grown: Range<u64>,
 ) -> Result<u64, Errno> {
-    // As much again may be others'.
-    let start = grown.start.max(grown.end.saturating_sub(len.max(GROWN_MAX)));
+    // What is before is others'.
+    let start = grown.start.max(grown.end.saturating_sub(len));
     // The client's descriptor may be one that cannot be read.
     let found = match core.storage.another(descriptor).await {
         Ok(reader) => {

@@ -29,41 +29,93 @@ fn program_that_waits_for_room_loses_nothing_under_delegate() {
     waits_for_room(&["--rule", "/**=delegate"]);
 }
 
-/// A small coalesced file for which there is no room, and of which something is asked that only the
-/// daemon knows.
-fn asks_on_a_full_disk(folder: &Folder, disk: &Disk, is_freed: bool) -> (Calls, u64) {
-    let flag = format!("{0}={0}.sion", disk.0.join("files").display());
-    fs::create_dir(disk.0.join("files")).expect("a folder");
-    let mut command = kakehi_run(folder, &["--coalesce", &flag]);
-    let mut calls = Calls::start(command.arg(program("calls")));
-    // Once the multifile is made.
-    calls.get("open /dev/null r");
-    disk.fill("filler");
-    let fd = calls.get(&format!("open {} +c", disk.0.join("files/small").display()));
-    assert_eq!(calls.get(&format!("fill {fd} 40000")), 40_000);
-    assert_eq!(calls.ask(&format!("seekend {fd} 0")), "ENOSPC");
-    if is_freed {
-        disk.free("filler");
+/// A program whose small files are coalesced on a disk that has just got full.
+struct Coalescing {
+    disk: Disk,
+    calls: Calls,
+    _folder: Folder,
+}
+
+impl Coalescing {
+    /// `None`, loudly, when this user may not mount.
+    fn start() -> Option<Self> {
+        let folder = Folder::new();
+        let disk = Disk::mount(&folder, "disk")?;
+        let flag = format!("{0}={0}.sion", disk.0.join("files").display());
+        fs::create_dir(disk.0.join("files")).expect("a folder");
+        let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+        let mut calls = Calls::start(command.arg(program("calls")));
+        // Once the multifile is made.
+        calls.get("open /dev/null r");
+        disk.fill("filler");
+        Some(Self { disk, calls, _folder: folder })
     }
-    (calls, fd)
+
+    fn open(&mut self, name: &str, flags: &str) -> u64 {
+        let path = self.disk.0.join("files").join(name);
+        self.calls.get(&format!("open {} {flags}", path.display()))
+    }
+
+    /// Writes so much to a file, of which something is asked then that only the daemon knows.
+    fn fill(&mut self, fd: u64, len: u64) {
+        assert_eq!(self.calls.get(&format!("fill {fd} {len}")), len);
+        assert_eq!(self.calls.ask(&format!("seekend {fd} 0")), "ENOSPC");
+    }
+
+    fn close(&mut self, fd: u64) -> String {
+        self.calls.ask(&format!("close {fd}"))
+    }
+
+    fn len(&mut self, name: &str) -> u64 {
+        let fd = self.open(name, "r");
+        self.calls.get(&format!("seekend {fd} 0"))
+    }
 }
 
 #[test]
-fn small_coalesced_file_that_waits_for_room_is_there() {
-    let folder = Folder::new();
-    let Some(disk) = Disk::mount(&folder, "disk") else { return };
-    let (mut calls, fd) = asks_on_a_full_disk(&folder, &disk, true);
-    assert_eq!(calls.get(&format!("seekend {fd} 0")), 40_000);
-    assert_eq!(calls.get(&format!("write {fd} more")), 4);
-    assert_eq!(calls.ask(&format!("close {fd}")), "0");
-    calls.end();
+fn small_coalesced_file_that_waits_for_room_is_there_once() {
+    for flags in ["+c", "wca"] {
+        let Some(mut program) = Coalescing::start() else { return };
+        let fd = program.open("small", flags);
+        program.fill(fd, 40_000);
+        // Some of it finds room, and then all.
+        program.disk.shrink("filler", 28 << 10);
+        assert_eq!(program.calls.ask(&format!("seekend {fd} 0")), "ENOSPC");
+        program.disk.free("filler");
+        assert_eq!(program.calls.get(&format!("seekend {fd} 0")), 40_000, "{flags}");
+        assert_eq!(program.calls.get(&format!("write {fd} more")), 4);
+        assert_eq!(program.close(fd), "0");
+        assert_eq!(program.len("small"), 40_004);
+        program.calls.end();
+    }
 }
 
 #[test]
 fn small_coalesced_file_without_room_is_told_when_it_is_closed() {
-    let folder = Folder::new();
-    let Some(disk) = Disk::mount(&folder, "disk") else { return };
-    let (mut calls, fd) = asks_on_a_full_disk(&folder, &disk, false);
-    assert_eq!(calls.ask(&format!("close {fd}")), "ENOSPC");
-    assert_eq!(calls.exit_code(), Some(125));
+    let Some(mut program) = Coalescing::start() else { return };
+    let fd = program.open("small", "+c");
+    program.fill(fd, 40_000);
+    assert_eq!(program.close(fd), "ENOSPC");
+    assert_eq!(program.calls.exit_code(), Some(125));
+}
+
+/// Files that wait for room leave room in the log: others are coalesced all the same.
+#[test]
+fn small_coalesced_files_beyond_the_log_are_told_and_keep_no_others() {
+    let Some(mut program) = Coalescing::start() else { return };
+    let fds = ["a", "b", "c"].map(|name| {
+        let fd = program.open(name, "+c");
+        program.fill(fd, 250_000);
+        fd
+    });
+    for fd in fds {
+        assert_eq!(program.calls.ask(&format!("seekend {fd} 0")), "ENOSPC");
+        assert_eq!(program.close(fd), "ENOSPC");
+    }
+    program.disk.free("filler");
+    let fd = program.open("d", "+c");
+    assert_eq!(program.calls.get(&format!("fill {fd} 100000")), 100_000);
+    assert_eq!(program.close(fd), "0");
+    assert_eq!(program.len("d"), 100_000);
+    assert_eq!(program.calls.exit_code(), Some(125));
 }

@@ -51,6 +51,13 @@ impl Disk {
         while file.write(&[0; 4096]).is_ok() {}
     }
 
+    /// Makes so much room, by the same file.
+    pub(crate) fn shrink(&self, name: &str, by: u64) {
+        let file = fs::File::options().write(true).open(self.0.join(name)).expect("a file");
+        let len = file.metadata().expect("it is there").len();
+        file.set_len(len - by).expect("it is longer");
+    }
+
     pub(crate) fn free(&self, name: &str) {
         fs::remove_file(self.0.join(name)).expect("a file");
     }

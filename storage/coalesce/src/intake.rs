@@ -47,6 +47,8 @@ const SHORT_TICK: Duration = Duration::from_millis(2);
 const QUIET_TICKS: u32 = 3;
 /// Age from which a file that is still open is made: it was found by the last look.
 const OLD: Duration = Duration::from_millis(3);
+/// Least time after which a look tries again to make an open file that waits for room.
+const RETRY: Duration = Duration::from_millis(100);
 /// Slots that the set of names begins with, and by what it grows: a small one stays in all caches,
 /// and each page of it costs each client a fault.
 const FIRST_SLOTS: usize = if cfg!(test) { 64 } else { 1 << 16 };
@@ -305,43 +307,62 @@ impl Intake {
         are_meant: impl Fn(&Making) -> bool,
     ) -> Vec<u64> {
         let source = source.borrow();
-        let all = all || source.is_pressed();
+        let is_pressed = source.is_pressed();
         let is_due = |file: &Making| {
+            if is_pressed || file.is_closed {
+                return true;
+            }
+            if file.waits_until.is_some_and(|until| now < until) {
+                return false;
+            }
             let is_old = now.saturating_since(file.since) >= OLD;
-            all || is_old || file.is_closed || !file.state.is_new()
+            all || is_old || !file.state.is_new()
         };
         let due = source.files.iter().filter(|(_, file)| is_due(file) && are_meant(file));
         due.map(|(inode, _)| *inode).collect()
     }
 
-    /// The same as [`try_advance`](Self::try_advance); its client is owed the error of what is lost.
+    /// The same as [`try_advance`](Self::try_advance), at a look. While a file is open what a full
+    /// disk refuses stays in the log, if there is room for others.
     async fn advance(&self, source: &Rc<RefCell<Source>>, inode: u64) {
-        let advanced = self.try_advance(source, inode).await;
+        let may_wait = {
+            let source = source.borrow();
+            source.files.get(&inode).is_some_and(|file| !file.is_closed) && !source.is_pressed()
+        };
+        let advanced = self.try_advance(source, inode, may_wait).await;
         let source = source.borrow();
         if let Some(why) = advanced.err().filter(|_| source.has_lost(inode)) {
             self.tell(&source, why);
         }
     }
 
-    /// Makes a file if it is not made yet, and writes to it what its client has written. While it
-    /// is open what a full disk refuses stays in the log, and is tried again.
+    /// Makes a file if it is not made yet, and writes to it what its client has written. What a
+    /// full disk refuses waits for room in the log, if it may.
     ///
     /// # Errors
     ///
-    /// Why bytes are not in it, which are lost if that is its state.
-    async fn try_advance(&self, source: &Rc<RefCell<Source>>, inode: u64) -> Result<(), Errno> {
-        let (mut state, may_wait) = {
+    /// Why bytes are not in it: they wait, or are lost if that is its state.
+    async fn try_advance(
+        &self,
+        source: &Rc<RefCell<Source>>,
+        inode: u64,
+        may_wait: bool,
+    ) -> Result<(), Errno> {
+        let (mut state, len) = {
             let source = source.borrow();
             let Some(file) = source.files.get(&inode) else { return Ok(()) };
-            (file.state.clone(), !file.is_closed && !source.is_pressed())
+            (file.state.clone(), file.len)
         };
-        let waits = |why: Errno| may_wait && matches!(why, Errno::NOSPC | Errno::DQUOT);
+        // A file without bytes has nothing to wait with.
+        let waits = |why: Errno| may_wait && len > 0 && is_full(why);
         if state.is_new() {
             let made = Box::pin(self.make(source, inode)).await.map_err(errno);
-            match made {
-                Err(why) if waits(why) => return Err(why),
-                made => state.made(made),
+            if let Some(why) = made.as_ref().err().filter(|why| waits(**why)) {
+                let until = self.handle.now() + RETRY;
+                source.borrow_mut().wait(inode, until);
+                return Err(*why);
             }
+            state.made(made);
         }
         let (pieces, data, at, kept) = {
             let mut source = source.borrow_mut();
@@ -357,15 +378,21 @@ impl Intake {
             Some((volume, task)) => Box::pin(volume.give_up(task)).await.map_err(errno),
             None => data.ok_or(Errno::FAULT),
         };
+        let mut done = 0;
         let written = match (&state, data) {
-            (State::Open(file), Ok(data)) => Box::pin(write(file, at, data)).await.map_err(errno),
+            (State::Open(file), Ok(data)) => {
+                Box::pin(write(file, at, data, &mut done)).await.map_err(errno)
+            }
             (State::Open(_), Err(why)) => Err(why),
             // Its client asks about it, or is told when it is closed.
             _ => Ok(()),
         };
-        if let (Err(why), Some(file)) = (written, source.borrow_mut().files.get_mut(&inode)) {
+        let mut source = source.borrow_mut();
+        if let (Err(why), Some(file)) = (written, source.files.get_mut(&inode)) {
             if waits(why) {
-                (file.pieces, file.written) = (pieces, at);
+                file.pieces = behind(pieces, done);
+                file.written = at + done;
+                source.wait(inode, self.handle.now() + RETRY);
             } else {
                 file.state.lose(why);
             }
@@ -434,23 +461,25 @@ impl Intake {
             }
             // Others of its client, and of others, stay where they are: or each that is handed over
             // would have all that are open be handed over, too.
-            let advanced = self.try_advance(&source, inode).await;
+            let advanced = self.try_advance(&source, inode, true).await;
             let mut source = source.borrow_mut();
-            if let Some(why) = advanced.err().filter(|_| !source.has_lost(inode)) {
-                // It stays its client's, who is told when it is closed what comes of it.
+            let Some(file) = source.files.get(&inode) else { return Err(Errno::IO.into()) };
+            let refused = match file.state {
+                State::Failed(why) | State::Lost(why) => Err(why),
+                _ => advanced,
+            };
+            // It stays its client's, who is told when it is closed what comes of it.
+            if let Some(why) = refused.err().filter(|why| file.len > 0 && is_full(*why)) {
                 source.entry.shared().tear();
                 return Err(why.into());
             }
-            let Some(file) = source.files.remove(&inode) else { return Err(Errno::IO.into()) };
-            // Who asks is told, and nobody else.
-            let has_lost = match file.state {
-                State::Failed(_) => file.len > 0,
-                _ => advanced.is_err(),
-            };
-            self.count_errors(has_lost.into());
-            return match file.state {
-                State::Open(file) => Ok(file.reopened(flags)),
-                State::Failed(why) | State::Lost(why) => Err(why.into()),
+            // Of other losses who asks is told, and nobody else.
+            let is_new_loss = advanced.is_err() || file.len > 0 && !source.has_lost(inode);
+            self.count_errors((refused.is_err() && is_new_loss).into());
+            let made = source.files.remove(&inode).map(|file| file.state);
+            return match (refused, made) {
+                (Ok(()), Some(State::Open(file))) => Ok(file.reopened(flags)),
+                (Err(why), _) => Err(why.into()),
                 _ => Err(Errno::IO.into()),
             };
         }
@@ -480,16 +509,31 @@ impl Intake {
     }
 }
 
-/// Writes all of `data` at `at`.
-async fn write(file: &Packed, mut at: u64, data: Vec<Buffer>) -> io::Result<()> {
+/// True for what a file can wait for room with.
+fn is_full(why: Errno) -> bool {
+    matches!(why, Errno::NOSPC | Errno::DQUOT)
+}
+
+/// What of `pieces` stands behind their first `len` bytes.
+fn behind(pieces: Vec<(u64, u64)>, mut len: u64) -> Vec<(u64, u64)> {
+    let rest = pieces.into_iter().map(|(at, piece_len)| {
+        let skip = len.min(piece_len);
+        len -= skip;
+        (at + skip, piece_len - skip)
+    });
+    rest.filter(|(_, len)| *len > 0).collect()
+}
+
+/// Writes all of `data` at `at`, and counts the bytes that are `done`.
+async fn write(file: &Packed, at: u64, data: Vec<Buffer>, done: &mut u64) -> io::Result<()> {
     for piece in data {
         let mut rest = Some(Buffers::from(piece));
         while let Some(buffers) = rest {
-            let len = file.write(at, &buffers).await?;
+            let len = file.write(at + *done, &buffers).await?;
             if len == 0 {
                 return Err(Errno::NOSPC.into());
             }
-            at += len as u64;
+            *done += len as u64;
             rest = buffers.suffix(len);
         }
     }

@@ -65,6 +65,8 @@ pub(super) struct Making {
     pub(super) written: u64,
     pub(super) len: u64,
     pub(super) is_closed: bool,
+    /// A full disk has refused some of it, and until then only who asks has it tried again.
+    pub(super) waits_until: Option<Instant>,
     pub(super) state: State<Rc<Packed>>,
 }
 
@@ -210,9 +212,19 @@ impl Source {
 
     /// True if the multifile has all that is published.
     pub(super) fn is_idle(&self) -> bool {
-        let waits =
-            |file: &Making| file.is_closed || !file.pieces.is_empty() || file.state.is_new();
-        !self.has_news() && !self.files.values().any(waits)
+        let is_pressed = self.is_pressed();
+        let is_meant = |file: &Making| {
+            let is_behind = !file.pieces.is_empty() || file.state.is_new();
+            file.is_closed || is_behind && (file.waits_until.is_none() || is_pressed)
+        };
+        !self.has_news() && !self.files.values().any(is_meant)
+    }
+
+    /// A file waits for room.
+    pub(super) fn wait(&mut self, inode: u64, until: Instant) {
+        if let Some(file) = self.files.get_mut(&inode) {
+            file.waits_until = Some(until);
+        }
     }
 
     /// The first position of the data log that is still needed.
@@ -226,9 +238,10 @@ impl Source {
         self.files.get(&inode).is_some_and(|file| matches!(file.state, State::Lost(_)))
     }
 
-    /// True if files that are open have to be made: there is no room for others, or nobody else.
+    /// True if files that are open have to be made: a client that waits for room would wait for
+    /// ever, or none is there any more.
     pub(super) fn is_pressed(&self) -> bool {
-        self.kept() > self.entry.logs.data_len / FULL || self.stand == Stand::Over
+        self.kept() + ALIGNMENT > self.entry.logs.data_len / FULL || self.stand == Stand::Over
     }
 
     /// Bytes of the data log that stay for files that are open, once all others are taken in.
@@ -306,6 +319,7 @@ impl Source {
                     written: 0,
                     len: 0,
                     is_closed: false,
+                    waits_until: None,
                     state,
                 };
                 self.files.insert(inode, file);

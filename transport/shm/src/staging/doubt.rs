@@ -78,7 +78,11 @@ pub fn appended(file: ReadAt<'_>, mut record: Record<'_>, grown: Range<u64>) -> 
             is_in_doubt |= match is_first {
                 true => same == grown || record.may_have_ended(place, same),
                 false => same >= PART_MIN as u64 && record.may_have_ended(place, same),
-            } || place_count > PLACES_MAX;
+            };
+            let may_follow = size - place >= record.len;
+            if place_count > PLACES_MAX || is_in_doubt && !may_follow {
+                return Err(Errno::IO);
+            }
         }
         at += found.len() as u64;
     }
