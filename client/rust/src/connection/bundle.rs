@@ -354,14 +354,16 @@ struct HeldFolder {
     len: AtomicUsize,
 }
 
+impl HeldFolder {
+    const fn new() -> Self {
+        let path = [const { AtomicU8::new(0) }; FOLDER_LEN_MAX];
+        Self { open_count: AtomicUsize::new(0), path, len: AtomicUsize::new(0) }
+    }
+}
+
 impl HeldFolders {
     pub(crate) const fn new() -> Self {
-        const NONE: HeldFolder = HeldFolder {
-            open_count: AtomicUsize::new(0),
-            path: [const { AtomicU8::new(0) }; FOLDER_LEN_MAX],
-            len: AtomicUsize::new(0),
-        };
-        Self([const { NONE }; LEASES])
+        Self([const { HeldFolder::new() }; LEASES])
     }
 
     fn is_free(&self, index: usize) -> bool {

@@ -2,9 +2,9 @@
 //!
 //! A whole record counts, wherever it is; how long it is was recorded before it was written. A part
 //! counts only where a killed call can have ended, and if it is all the file has grown by: nobody
-//! else has appended then. A killed call ends at a page of the file, or of the memory it wrote from;
-//! a full disk ends one at a sector. What others have appended may begin alike: what ends elsewhere
-//! is theirs. What stays in doubt is an error, not a guess.
+//! else has appended then. A killed call ends at a page of the file, or of the memory it wrote
+//! from; a full disk ends one at a sector. What others have appended may begin alike: what ends
+//! elsewhere is theirs. What stays in doubt is an error, not a guess.
 
 use core::{fmt, ops::Range};
 
@@ -259,7 +259,7 @@ mod tests {
         // The memory of what is written has pages, too.
         let with_others = [&record[..4096], &b"others"[..]].concat();
         assert_eq!(found(100, &with_others, &record), Err(Errno::IO));
-        assert_eq!(found(0, &[7; GROWN_MAX as usize + 1], &record), Err(Errno::IO));
+        assert_eq!(found(0, &[7; (16 << 20) + 1], &record), Err(Errno::IO));
     }
 
     #[test]
