@@ -17,10 +17,10 @@ use std::{
 use multifile::{
     Disk, Growing, Held, Options, Peek,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
-    name::journal,
+    name::{journal, physical},
 };
 use rustix::{
-    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat},
+    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, statat, unlinkat},
     io::Errno,
     process::{getegid, geteuid},
 };
@@ -98,6 +98,15 @@ impl Home {
         if self.is_followed { disk } else { disk.without_links() }
     }
 
+    /// The second physical file, if it is there and the first one is not, or is empty.
+    fn headless(&self) -> Option<PathBuf> {
+        let len = |file| {
+            let name = physical(Path::new(&self.name), file);
+            statat(&self.folder, name, AtFlags::empty()).map_or(-1, |found| found.st_size)
+        };
+        (len(0) <= 0 && len(1) >= 0).then(|| physical(&self.path, 1))
+    }
+
     /// Removes a multifile that holds nothing, with its journal.
     pub(super) fn forget(&self) {
         for name in [Path::new(&self.name), &journal(Path::new(&self.name))] {
@@ -117,6 +126,9 @@ pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result
     if is_read_only {
         let file = home.open(OFlags::RDONLY | OFlags::NONBLOCK)?; // It may be a pipe.
         return take(file, home, shape, Some(Errno::ROFS.into()));
+    }
+    if let Some(other) = home.headless() {
+        return Err(Unfit::Headless(other).into());
     }
     match home.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}

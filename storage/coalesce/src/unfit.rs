@@ -21,6 +21,8 @@ pub(super) enum Unfit {
     Later,
     /// The catalogue cannot be read, or not be.
     Names,
+    /// It is missing, and another physical file of an earlier set is there.
+    Headless(PathBuf),
     /// Another physical file of its set cannot be used.
     Member { path: PathBuf, source: io::Error },
 }
@@ -50,6 +52,10 @@ impl Unfit {
             }
             Self::Later => "use that version, or name another file",
             Self::Names => "name another file; `kakehi multifile split` reads what is in this one",
+            Self::Headless(_) => {
+                "bring the first one back under this name: a set is moved and copied as a whole; \
+                 or remove the others, whose files are lost then"
+            }
             Self::Member { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "bring it back to where the first one is: a set is moved and copied as a whole"
             }
@@ -79,6 +85,9 @@ impl fmt::Display for Unfit {
             Self::NoNames => f.write_str("it has no names of files: --coalesce did not make it"),
             Self::Later => f.write_str("a later version of Kakehi wrote it"),
             Self::Names => f.write_str("its names are damaged"),
+            Self::Headless(path) => {
+                write!(f, "it is missing, but {} of the same set is there", path.display())
+            }
             Self::Member { path, source } => {
                 write!(f, "its physical file {} cannot be used: {source}", path.display())
             }
@@ -139,12 +148,13 @@ mod tests {
     fn each_reason_has_advice_of_its_own() {
         let member =
             Error::Io { file: 1, os: Errno::NOENT.raw_os_error(), kind: io::ErrorKind::NotFound };
-        let reasons: [io::Error; 14] = [
+        let reasons: [io::Error; 15] = [
             Unfit::Taken.into(),
             Unfit::Special.into(),
             Unfit::NoNames.into(),
             Unfit::Later.into(),
             Unfit::Names.into(),
+            Unfit::Headless("/a.sion.000001".into()).into(),
             Unfit::of_set(Path::new("/a.sion"), member),
             Error::Damaged { part: Part::Magic, file: 0 }.into(),
             Error::Damaged { part: Part::Blocks, file: 0 }.into(),
