@@ -6,7 +6,7 @@ use std::{fs, process::Command};
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kakehi, program, skip, succeed},
+    harness::{Daemon, Folder, SOON, kakehi, kakehi_run, program, skip, succeed},
     remote::server::{Scheme, Server},
     strace::Trace,
 };
@@ -84,6 +84,18 @@ fn a_thread_that_a_handler_stops_in_a_call_keeps_nobody_from_an_end_or_a_fork() 
         assert!(fs::read(folder.join("file")).expect("the file").iter().all(|byte| *byte == b'x'));
     }
     daemon.end();
+}
+
+#[test]
+fn thread_that_leaves_a_write_by_a_jump_keeps_nobody_from_other_files() {
+    for policy in ["hybrid", "delegate"] {
+        let folder = Folder::new();
+        let mut left = kakehi_run(&folder, &["--rule", &format!("/**={policy}")]);
+        let said = succeed(left.arg(program("left")).arg(folder.path()), SOON);
+        assert_eq!(said, "done\n", "{policy}");
+        let found = fs::read(folder.join("left0")).expect("the file");
+        assert!(found.chunks(4).all(|part| b"abcd".starts_with(part)), "{policy}");
+    }
 }
 
 #[test]
