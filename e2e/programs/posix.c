@@ -333,6 +333,10 @@ static void descriptors(void)
     SAY(fcntl(fd, F_GETOWN));
     SAY(fcntl(fd, F_GETSIG));
     SAY(fcntl(fd, F_GETLEASE));
+    SAY(fcntl(fd, F_SETLEASE, F_UNLCK));
+    SAY(fcntl(fd, F_SETLEASE, 9));
+    SAY(fcntl(fd, F_SETSIG, 0));
+    SAY(fcntl(fd, F_SETSIG, 65));
     SAY(fcntl(fd, F_GETPIPE_SZ));
     SAY(fcntl(fd, 9999));
     SAY(fcntl(fd, F_SETFL, O_APPEND));

@@ -208,6 +208,9 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
         return number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?);
     };
     is_programs(fd)?;
+    if command == libc::F_SETLEASE {
+        client.drain(fd);
+    }
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => kernel().inspect(|new| duplicated(fd, *new)),
         libc::F_GETFL => match client.flags(fd) {
@@ -242,15 +245,15 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             lock::after();
             number(done)
         }
-        libc::F_SETLEASE => {
-            client.drain(fd);
-            kernel()
-        }
         _ => kernel().or_else(|errno| match command {
             _ if errno != Errno::BADF || !client.is_placeholder(fd) => Err(errno),
             // What the kernel says of a regular file.
             libc::F_GETLEASE => Ok(libc::F_UNLCK),
             libc::F_GETOWN | F_GETSIG => Ok(0),
+            // As where others have it open.
+            libc::F_SETLEASE if LEASES.contains(&signed(narrowed(argument))) => Err(Errno::AGAIN),
+            // No signal ever comes of one.
+            F_SETSIG if argument <= SIGNAL_MAX => Ok(0),
             libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => Err(Errno::BADF),
             _ => Err(Errno::INVAL),
         }),
@@ -258,7 +261,10 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
 }
 
 /// Not in `libc` for every target.
+const F_SETSIG: c_int = 10;
 const F_GETSIG: c_int = 11;
+const SIGNAL_MAX: usize = 64;
+const LEASES: [c_int; 3] = [libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK];
 
 /// Flags by which a remote file stays as it was opened, unless its folder has a view.
 const REMOTE_KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;

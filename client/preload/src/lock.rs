@@ -9,7 +9,7 @@ use crate::{
     bits::unsigned,
     errno::answer,
     interpose::{interpose, next},
-    kernel::{Outcome, ask_blocking},
+    kernel::{Outcome, ask, cancellation_point},
     position,
     process_client::client,
     signals::Held,
@@ -21,6 +21,9 @@ interpose! { safe:
 
 interpose! {
     fn lockf|lockf64(fd: c_int, command: c_int, len: off_t) -> c_int {
+        if command == libc::F_LOCK {
+            cancellation_point();
+        }
         if let Some(done) = client().and_then(|client| section(client, fd, command, len)) {
             return answer(done);
         }
@@ -35,10 +38,10 @@ interpose! {
     }
 }
 
-/// As `flock(2)`.
+/// As `flock(2)`, which is no cancellation point.
 fn whole(fd: c_int, operation: c_int) -> Outcome {
     let Some(client) = client() else {
-        return ask_blocking!(SYS_flock, fd, operation);
+        return ask!(SYS_flock, fd, operation);
     };
     let kind = match operation & !libc::LOCK_NB {
         libc::LOCK_SH => Some(LockKind::Shared),
@@ -52,7 +55,7 @@ fn whole(fd: c_int, operation: c_int) -> Outcome {
         Some(done) => done.map(|()| 0),
         None => {
             before(client, fd);
-            ask_blocking!(SYS_flock, fd, operation).inspect(|_| after())
+            ask!(SYS_flock, fd, operation).inspect(|_| after())
         }
     }
 }

@@ -48,6 +48,7 @@ interpose! { safe:
     }
 
     fn sync_file_range(fd: c_int, at: off_t, len: off_t, flags: c_uint) -> c_int {
+        cancellation_point();
         drain(fd);
         if is_placeholder(fd) {
             // The server writes by itself; a sync waits for that.
@@ -55,7 +56,7 @@ interpose! { safe:
             let is_known = is_range && flags & !RANGE_FLAGS == 0;
             return answer(if is_known { Ok(0) } else { Err(Errno::INVAL) });
         }
-        answer(ask!(SYS_sync_file_range, fd, at, len, flags))
+        answer(ask_blocking!(SYS_sync_file_range, fd, at, len, flags))
     }
 
     fn truncate|truncate64(path: Text<'_>, len: off_t) -> c_int {
@@ -69,11 +70,12 @@ interpose! { safe:
     }
 
     fn fallocate|fallocate64(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
+        cancellation_point();
         if let Some(done) = allocate(fd, mode, at, len) {
             return answer(done);
         }
         drain(fd);
-        answer(ask!(SYS_fallocate, fd, mode, at, len))
+        answer(ask_blocking!(SYS_fallocate, fd, mode, at, len))
     }
 
     fn readahead(fd: c_int, at: off_t, len: size_t) -> ssize_t {

@@ -95,7 +95,7 @@ pub(crate) struct Sent {
 pub(crate) struct Connection {
     pub(crate) session: Session,
     pub(crate) job: Job,
-    pub(crate) slots: &'static Lock<Slots>,
+    pub(crate) slots: &'static Slots,
     pub(crate) arena: &'static Lock<Arena>,
     pub(crate) bundle: &'static Lock<Bundle>,
     pub(crate) folders: &'static HeldFolders,
@@ -169,7 +169,7 @@ impl Connection {
         let arena_len = usize::try_from(welcome.arena_len).unwrap_or(usize::MAX);
         let session = Session::open(session, arena_len).map_err(|_| Failure::Unreachable)?;
         let job = Job::open(job).map_err(|_| Failure::Unreachable)?;
-        tables.slots.lock().map_err(|_| Failure::Unreachable)?.credit(welcome.file_credit);
+        tables.slots.credit(welcome.file_credit);
         let arena_len = welcome.arena_len.min(session.arena().len() as u64);
         let mut arena = tables.arena.lock().map_err(|_| Failure::Unreachable)?;
         arena.cover(arena_len);

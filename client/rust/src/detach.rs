@@ -9,11 +9,12 @@ use rustix::{
     fd::{AsFd, OwnedFd, RawFd},
     io::{self, Errno, FdFlags},
 };
-use wire::{Counter, Reason};
+use wire::{Counter, Reason, Request};
 
 use crate::{
     attention::Event,
     client::Client,
+    connection::Lost,
     locked_file::Locked,
     marks::identity,
     open::identify,
@@ -63,7 +64,23 @@ impl Client {
 
     /// Has everything staged for any file of this process in the files when it returns.
     pub fn drain_all(&'static self) {
-        self.each_linked(Locked::drain);
+        self.drain_each(|_| true);
+    }
+
+    /// Drains the files that are `wanted`. The daemon drains those that are not released soon: a
+    /// signal handler may have stopped the call that has one, or left it for good.
+    pub(crate) fn drain_each(&'static self, wanted: impl Fn(&Locked) -> bool) {
+        let is_any_kept = self.each_linked_soon(|file| {
+            if wanted(file) {
+                file.drain();
+            }
+        });
+        if let Some(connection) = self.sessions.current().filter(|_| is_any_kept) {
+            // Where the daemon is lost, whoever has a file finds that by its next call on it.
+            match connection.call(Request::FlushAll) {
+                Ok(_) | Err(Lost) => {}
+            }
+        }
     }
 
     /// Once the daemon is found to be lost: takes over every file, not just the one in use.
@@ -97,9 +114,8 @@ impl Client {
     /// and behind all others of the file: to make a placeholder real a number has to be closed, and
     /// the kernel would take the record locks with it.
     fn detach_placeholders(&'static self, device: u64, inode: u64) {
-        self.each_linked(|file| {
-            let is_same = (file.device, file.inode) == (device, inode);
-            if is_same && file.state.is_delegated() {
+        self.each_linked_to(device, inode, |file| {
+            if file.state.is_delegated() {
                 file.detach(Reason::Unsupported);
             }
         });
@@ -166,7 +182,7 @@ impl Client {
     pub fn detach_open(&'static self) {
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some(mut file) = self.locked(fd, id) else { continue };
+            let Some(mut file) = self.locked_among_all(fd, id) else { continue };
             if !file.state.is_remote() {
                 file.detach(Reason::Unsupported);
             }
@@ -178,7 +194,7 @@ impl Client {
     pub fn detach_served(&'static self) {
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
+            let Some(mut file) = self.locked_among_all(fd, id) else { continue };
             if file.may_be_staged() {
                 file.detach(Reason::Unsupported);
             }
@@ -211,7 +227,7 @@ impl Client {
         }
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
+            let Some(mut file) = self.locked_among_all(fd, id) else { continue };
             // The position is shared from now on, so the kernel has to keep it.
             if file.may_be_staged() {
                 file.detach(Reason::Forked);
@@ -241,7 +257,7 @@ impl Client {
         }
         self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some(mut file) = self.locked(fd, id) else { continue };
+            let Some(mut file) = self.locked_among_all(fd, id) else { continue };
             let flags = io::fcntl_getfd(self.borrow(fd));
             if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
                 if file.may_be_staged() {

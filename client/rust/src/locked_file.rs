@@ -1,7 +1,9 @@
 //! An open file in this thread's hands.
 
 use core::{
+    cell::Cell,
     ops::{Deref, DerefMut},
+    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -11,15 +13,18 @@ use shm::Guard;
 use crate::{
     client::Client,
     file::{FileEntry, OpenFile},
+    marks::identity,
     table::{Entry, FileId},
 };
 
 /// For how long a file may stay locked before whoever has it is given up: a signal handler may have
-/// stopped that thread for good, as natively it may. At an exit the daemon has what is left over. A
-/// child of a fork would go on at the kernel's position, so only a holder that is slower than any
-/// device is given up there.
+/// stopped that thread for good, or left the call by a jump, as natively it may. Where the daemon
+/// drains the file instead, it waits for a drain that is under way. At an exit it has the
+/// remainder. Everywhere else only a holder that is slower than any device is given up: a child of
+/// a fork would go on at the kernel's position.
+const BEFORE_DAEMON: Duration = Duration::from_millis(10);
 const AT_EXIT: Duration = Duration::from_secs(1);
-const AT_FORK: Duration = Duration::from_secs(30);
+const AT_MOST: Duration = Duration::from_secs(30);
 
 /// An open file that this thread has locked, by one of its numbers.
 pub(crate) struct Locked {
@@ -89,9 +94,10 @@ impl Client {
         self.locked_within(fd, id, AT_EXIT)
     }
 
-    /// As [`locked_at_exit`](Self::locked_at_exit), before the process is copied.
-    pub(crate) fn locked_at_fork(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
-        self.locked_within(fd, id, AT_FORK).map(promoted)
+    /// As [`locked`](Self::locked), of one of all files. Calls that are about other files do not
+    /// wait for this one for ever.
+    pub(crate) fn locked_among_all(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
+        self.locked_within(fd, id, AT_MOST).map(promoted)
     }
 
     fn locked_within(&'static self, fd: RawFd, id: FileId, time: Duration) -> Option<Locked> {
@@ -125,7 +131,43 @@ impl Client {
     }
 
     pub(crate) fn each_linked(&'static self, each: impl FnMut(&mut Locked)) {
-        self.each_linked_by(Self::locked_as_is, each);
+        self.each_linked_by(|client, fd, id| client.locked_within(fd, id, AT_MOST), each);
+    }
+
+    /// As [`each_linked`](Self::each_linked), of one inode.
+    pub(crate) fn each_linked_to(
+        &'static self,
+        device: u64,
+        inode: u64,
+        mut each: impl FnMut(&mut Locked),
+    ) {
+        let wanted = identity(device, inode);
+        let lock = |client: &'static Self, fd, id| {
+            let is_its = |entry: &&FileEntry| entry.identity.load(Ordering::Acquire) == wanted;
+            client.files.get(id).filter(is_its)?;
+            client.locked_within(fd, id, AT_MOST)
+        };
+        self.each_linked_by(lock, |file| {
+            if (file.device, file.inode) == (device, inode) {
+                each(file);
+            }
+        });
+    }
+
+    /// As [`each_linked`](Self::each_linked), without files that are not released soon. Returns
+    /// true if there are any.
+    pub(crate) fn each_linked_soon(&'static self, each: impl FnMut(&mut Locked)) -> bool {
+        let time = Cell::new(BEFORE_DAEMON);
+        let lock = |client: &'static Self, fd, id| {
+            let entry = client.files.get(id)?;
+            let file = entry.lock.lock_within(time.get());
+            if file.is_none() {
+                time.set(Duration::ZERO);
+            }
+            client.held(Locked { client, fd, id, entry, file: file? })
+        };
+        self.each_linked_by(lock, each);
+        time.get().is_zero()
     }
 
     /// As [`each_linked`](Self::each_linked), with what `lock` locks.

@@ -352,11 +352,9 @@ impl Client {
             return false;
         }
         let mut own = 0;
-        self.each_linked(|file| {
-            if (file.device, file.inode) == (device, inode) {
-                own += 1;
-                file.drain();
-            }
+        self.each_linked_to(device, inode, |file| {
+            own += 1;
+            file.drain();
         });
         // All were this process's, unless another has come in the place of one.
         let is_own = own >= linked.count() && linked == self.linked(device, inode);

@@ -283,7 +283,7 @@ impl Client {
             }
             file.state.empty_window();
         }
-        let slot = Some(link.keep()).filter(Slot::is_held)?;
+        let slot = link.keep();
         let (is_placeholder, is_remote) = (file.state.is_placeholder(), file.state.is_remote());
         Some(Target { id, slot, is_placeholder, is_remote })
     }

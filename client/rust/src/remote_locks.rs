@@ -156,11 +156,7 @@ impl Client {
         if !self.locks.are_any() || closing.is_some_and(|fd| !self.may_unlock(fd)) {
             return;
         }
-        self.each_linked(|file| {
-            if Some(file.fd) != closing || file.number_count > 1 {
-                file.drain();
-            }
-        });
+        self.drain_each(|file| Some(file.fd) != closing || file.number_count > 1);
     }
 
     /// True if closing the number may give up a lock.

@@ -1,7 +1,7 @@
 //! One file's slot at the daemon: taken for a file that is about to be opened, and the open file's
 //! link to the daemon from then on.
 
-use core::fmt;
+use core::{fmt, mem::ManuallyDrop};
 
 use shm::staging::FileSlot;
 
@@ -12,17 +12,15 @@ pub(crate) struct Slot {
     connection: &'static Connection,
     number: u32,
     shared: &'static FileSlot,
-    /// True if this is one of its users.
-    is_held: bool,
 }
 
 impl Slot {
     /// Takes a slot, for a file of which nothing is staged, and `of` which there are so many.
     pub(crate) fn take(connection: &'static Connection, of: Holder) -> Option<Self> {
-        let number = connection.slots.lock().ok()?.take(of)?;
+        let number = connection.slots.take(of)?;
         let shared = connection.session.shared().file(number as usize)?;
         shared.reset();
-        Some(Self { connection, number, shared, is_held: true })
+        Some(Self { connection, number, shared })
     }
 
     pub(crate) fn connection(&self) -> &'static Connection {
@@ -37,28 +35,16 @@ impl Slot {
         self.shared
     }
 
-    /// True if it stays taken. Else this thread's code was interrupted while it had the slots, and
-    /// none changes hands before that goes on.
-    pub(crate) fn is_held(&self) -> bool {
-        self.is_held
-    }
-
     /// Makes it an open file's, until the link is [ended](Link::end).
-    pub(crate) fn into_link(mut self, is_counted: bool) -> Link {
-        debug_assert!(self.is_held, "slot {} was taken", self.number);
-        self.is_held = false;
-        let Self { connection, number, shared, .. } = self;
+    pub(crate) fn into_link(self, is_counted: bool) -> Link {
+        let Self { connection, number, shared } = *ManuallyDrop::new(self);
         Link { connection, slot: number, shared, is_counted }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if self.is_held {
-            if let Ok(mut slots) = self.connection.slots.lock() {
-                slots.give(self.number);
-            }
-        }
+        self.connection.slots.give(self.number);
     }
 }
 
@@ -81,19 +67,18 @@ impl Link {
     /// Keeps the slot for a request that is made while its file, which is locked now, is not: if
     /// another thread ends the link meanwhile the request is refused with `EBADF`.
     pub(crate) fn keep(self) -> Slot {
-        let slots = self.connection.slots.lock();
-        let is_held = slots.map(|mut slots| slots.hold(self.slot)).is_ok();
-        self.slot(is_held)
+        self.connection.slots.hold(self.slot);
+        self.as_slot()
     }
 
     /// The daemon has let go of the file: its slot may be another one's.
     pub(crate) fn end(self) {
-        drop(self.slot(true));
+        drop(self.as_slot());
     }
 
-    fn slot(self, is_held: bool) -> Slot {
+    fn as_slot(self) -> Slot {
         let Self { connection, slot, shared, .. } = self;
-        Slot { connection, number: slot, shared, is_held }
+        Slot { connection, number: slot, shared }
     }
 }
 

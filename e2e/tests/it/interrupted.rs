@@ -98,6 +98,18 @@ fn a_thread_that_a_handler_stops_in_a_call_keeps_nobody_from_an_end_or_a_fork() 
 }
 
 #[test]
+fn thread_that_leaves_a_write_by_a_jump_keeps_nobody_from_other_files() {
+    for policy in ["hybrid", "delegate"] {
+        let folder = Folder::new();
+        let mut left = kakehi_run(&folder, &["--rule", &format!("/**={policy}")]);
+        let said = succeed(left.arg(program("left")).arg(folder.path()), SOON);
+        assert_eq!(said, "done\n", "{policy}");
+        let found = fs::read(folder.join("left0")).expect("the file");
+        assert!(found.chunks(4).all(|part| b"abcd".starts_with(part)), "{policy}");
+    }
+}
+
+#[test]
 fn calls_need_little_stack() {
     let folder = Folder::new();
     let daemon = Daemon::start(&folder, "job", &[]);

@@ -8,7 +8,7 @@ use crate::{arena::Arena, slots::Slots};
 
 /// The large parts of one connection.
 pub(crate) struct Tables {
-    pub(crate) slots: Lock<Slots>,
+    pub(crate) slots: Slots,
     pub(crate) arena: Lock<Arena>,
     pub(crate) bundle: Lock<Bundle>,
     pub(crate) folders: HeldFolders,
@@ -20,7 +20,7 @@ impl Tables {
     /// Those of a connection that is yet to be made.
     pub(crate) const fn new() -> Self {
         Self {
-            slots: Lock::new(Slots::new(0)),
+            slots: Slots::new(0),
             arena: Lock::new(Arena::new(0)),
             bundle: Lock::new(Bundle::new()),
             folders: HeldFolders::new(),
@@ -32,7 +32,6 @@ impl Tables {
     /// Frees them for the child of a fork, which may look at those of its parent.
     pub(crate) fn break_open(&self) {
         self.lanes.iter().for_each(Lock::break_open);
-        self.slots.break_open();
         self.arena.break_open();
         self.bundle.break_open();
     }

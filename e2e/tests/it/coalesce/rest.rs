@@ -178,3 +178,10 @@ fn reader_of_a_killed_daemon_is_told_and_reads_nothing_else() {
     command.arg(program("bundled")).arg("check").arg(local(&folder)).arg(COUNT.to_string());
     assert_eq!(succeed(&mut command, LONG), "");
 }
+
+#[test]
+fn handler_opens_a_file_at_rest_while_its_thread_opens_one() {
+    let folder = Folder::new();
+    let said = succeed(coalescing(&folder).arg(program("reentered")).arg(local(&folder)), SOON);
+    assert_eq!(said, "refused: 0, Success\n");
+}

@@ -88,6 +88,13 @@ fn remote_files_are_ready_and_folders_listed_again_as_native_ones() {
 }
 
 #[test]
+fn threads_are_cancelled_in_calls_on_remote_files_as_on_native_ones() {
+    crate::views::needs_view!();
+    let said = same_in_a_remote_folder("points");
+    assert!(said.contains("fallocate: cancelled") && said.contains("flock: passed"), "{said}");
+}
+
+#[test]
 fn what_is_seldom_asked_of_remote_files_is_answered_as_of_native_ones() {
     crate::views::needs_view!();
     let said = same_in_a_remote_folder("asked");
