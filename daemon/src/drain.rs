@@ -16,10 +16,12 @@
 //! staged: the client is owed the error, the background leaves the file alone but for a try every
 //! 50 ticks, and whoever asks for the bytes has them tried again. So nothing younger of a file
 //! lands before an error is told, and a full disk that gets room loses nothing. Refused bytes are
-//! given up by closing, and where somebody else has the file open, too. A unit that is not released
+//! given up by closing, and where somebody else has the file open, too; those that a truncation
+//! removes are released without being written ([`change()`]). A unit that is not released
 //! is written again by whoever takes over, to the same place; for bytes that go to the end of the
 //! file, the size from which an append starts is recorded before it.
 
+mod change;
 mod claim;
 mod plan;
 
@@ -27,7 +29,7 @@ use std::rc::Rc;
 
 use executor::{Class, yield_now};
 use rustix::io::Errno;
-use shm::staging::{APPEND, Run};
+use shm::staging::{APPEND, CUT_OFF, Run};
 use storage::verdict::errno;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 
@@ -39,6 +41,7 @@ use crate::{
     statistics::TracedWork,
     trace::{Open, now_ns},
 };
+pub(crate) use change::change;
 use claim::LogClaim;
 
 /// Drains `file` until its log's tail reaches `position`, or nothing is left to drain.
@@ -73,17 +76,8 @@ pub(crate) async fn drain<S: SessionStorage>(
     drained
 }
 
-/// Drains all that is published now and takes the turn, so that the file can be changed or looked
-/// at without anything staged being under way.
-pub(crate) async fn drain_and_turn<S: SessionStorage>(
-    core: &Rc<Core<S>>,
-    file: &Rc<OpenFile<S>>,
-) -> Result<Turn<S>, Errno> {
-    drain(core, file).await?;
-    Ok(file.turn().await)
-}
-
-/// As [`drain_and_turn`], for what bytes that are refused do not concern: their error stays owed.
+/// Drains all that is published now and takes the turn, so that the file can be looked at without
+/// anything staged being under way. What it is refused with stays owed.
 pub(crate) async fn drain_as_far_and_turn<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
@@ -92,7 +86,19 @@ pub(crate) async fn drain_as_far_and_turn<S: SessionStorage>(
     file.turn().await
 }
 
-/// As [`drain_and_turn`], to write to one place of the file.
+/// Length of a drained file of `size` bytes with those bytes that the kernel refuses.
+pub(crate) async fn end<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    size: u64,
+) -> u64 {
+    if file.staged() == 0 {
+        return size;
+    }
+    LogClaim::new(core, file).await.map_or(size, |log| log.end(size))
+}
+
+/// Drains all that is published now and takes the turn to write to one place of the file.
 pub(crate) async fn drain_and_turn_to_write<S: SessionStorage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
@@ -214,13 +220,17 @@ impl<S: SessionStorage> LogClaim<'_, S> {
     }
 
     async fn write_runs(&self, runs: &[Run]) -> Result<(), Errno> {
-        for group in runs.chunk_by(|a, b| (a.file_at == APPEND) == (b.file_at == APPEND)) {
-            if group.first().is_some_and(|run| run.file_at == APPEND) {
-                for run in plan::appends(group, self.file.log().len) {
-                    self.append(run).await?;
+        // Apart from what has a place in the file.
+        let way = |run: &Run| run.file_at.max(CUT_OFF - 1);
+        for group in runs.chunk_by(|a, b| way(a) == way(b)) {
+            match group.first().map(|run| run.file_at) {
+                Some(APPEND) => {
+                    for run in plan::appends(group, self.file.log().len) {
+                        self.append(run).await?;
+                    }
                 }
-            } else {
-                self.write_group(group).await?;
+                Some(CUT_OFF) => group.iter().for_each(|run| self.release(run.start + run.len)),
+                _ => self.write_group(group).await?,
             }
         }
         Ok(())

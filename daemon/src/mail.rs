@@ -11,6 +11,7 @@ use crate::{
     node::{CoreReport, Mail, Report},
     registration,
     session_storage::SessionStorage,
+    settle,
 };
 
 /// Reads an executor's mail, until it is told to end.
@@ -20,8 +21,9 @@ pub(crate) async fn read<S: SessionStorage>(core: Rc<Core<S>>) {
         let (mail, core) = (mailbox.receive().await, Rc::clone(&core));
         let handle = core.handle.clone();
         match mail {
-            Mail::Drain { session, slot, done } => {
-                answer(&handle, done, async move { drain_slot(&core, session, slot).await });
+            Mail::Drain { session, slot, len, done } => {
+                let drained = async move { settle::drain_slot(&core, session, slot, len).await };
+                answer(&handle, done, drained);
             }
             Mail::DrainAll(done) => answer(&handle, done, async move { drain_all(&core).await }),
             Mail::Hear(done) => {
@@ -44,19 +46,8 @@ pub(crate) async fn read<S: SessionStorage>(core: Rc<Core<S>>) {
 }
 
 /// Has what a letter asks for done in a task, and says so.
-fn answer(handle: &Handle, done: Reply<()>, work: impl Future<Output = ()> + 'static) {
-    handle.spawn(Class::Latency, async move {
-        work.await;
-        done.send(());
-    });
-}
-
-/// Drains the file in a session's slot, if there is one.
-async fn drain_slot<S: SessionStorage>(core: &Rc<Core<S>>, session: u32, slot: u32) {
-    let file = core.session(session).and_then(|found| found.file_to_drain(slot));
-    if let Some(file) = file {
-        drain::drain_to(core, &file, file.head()).await.unwrap_or_default();
-    }
+fn answer<T: 'static>(handle: &Handle, done: Reply<T>, work: impl Future<Output = T> + 'static) {
+    handle.spawn(Class::Latency, async move { done.send(work.await) });
 }
 
 /// Drains every file, also those that are still on their way here.

@@ -5,10 +5,13 @@
 use std::{ffi::CString, rc::Rc};
 
 use executor::lock;
-use rustix::{fs::OFlags, io::Errno};
+use rustix::{
+    fs::{Access, OFlags},
+    io::Errno,
+};
 use shm::{LANE_BUFFER_LEN, copy};
 use storage::{
-    names::{NameCall, OpenCall},
+    names::{Identity, NameCall, OpenCall},
     verdict::{Verdict, errno},
 };
 use wire::{FileFlags, Request, Status};
@@ -21,6 +24,9 @@ use crate::{
     session_storage::SessionStorage,
     settle,
 };
+
+/// `W_OK`.
+const MAY_WRITE: u32 = Access::WRITE_OK.bits();
 
 /// A checked request.
 pub(crate) enum Call {
@@ -88,7 +94,10 @@ pub(crate) async fn run<S: SessionStorage>(
             | NameCall::Stat { path, .. }
             | NameCall::Set { path, .. } = &call
             {
-                settle_path(core, path, false).await;
+                if let Some(identity) = open_inode(core, path).await {
+                    settle::drain_inode(core, identity).await;
+                    truncate_staged(core, identity, &call).await?;
+                }
             }
             let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
             let answer = storage.name(call).await.map_err(errno)?;
@@ -108,7 +117,9 @@ async fn open_into<S: SessionStorage>(
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
     let is_by_number = open.inode != 0;
     if !is_by_number {
-        settle_path(core, &open.path, true).await;
+        if let Some(identity) = open_inode(core, &open.path).await {
+            settle::settle(core, identity).await;
+        }
     }
     let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
     let (file, status) = storage.open(open).await.map_err(errno)?;
@@ -149,21 +160,31 @@ fn fill<S: SessionStorage>(
     Ok(u64::from(flags.0))
 }
 
-/// Drains what is staged for the file a path leads to, if it leads to one; demotes its openers if
-/// there is to be another.
-async fn settle_path<S: SessionStorage>(core: &Rc<Core<S>>, path: &CString, demote: bool) {
+/// Before a truncation by name: has none of the staged bytes that are refused come behind it.
+async fn truncate_staged<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    identity: Identity,
+    call: &NameCall,
+) -> Result<(), Errno> {
+    let NameCall::Truncate { path, len } = call else { return Ok(()) };
+    if settle::is_staged(core, identity) {
+        // By an open file, which the caller may not be allowed to write.
+        let access = NameCall::Access { path: path.clone(), mode: MAY_WRITE };
+        core.storage.name(access).await.map_err(errno)?;
+        settle::truncate_staged(core, identity, *len).await?;
+    }
+    Ok(())
+}
+
+/// The inode that a path leads to, if anything may be staged for it.
+async fn open_inode<S: SessionStorage>(core: &Rc<Core<S>>, path: &CString) -> Option<Identity> {
     if core.node.shared().inodes.is_empty() {
-        return;
+        return None;
     }
     let call = NameCall::Stat { path: path.clone(), follow: true };
-    let Ok(answer) = core.storage.name(call).await else {
-        return; // The call itself will say why.
-    };
-    match Status::decode(&answer.bytes).as_ref().map(Status::identity) {
-        Some(identity) if demote => settle::settle(core, identity).await,
-        Some(identity) => settle::drain_inode(core, identity).await,
-        None => {}
-    }
+    // Why there is none the call itself will say.
+    let answer = core.storage.name(call).await.ok()?;
+    Status::decode(&answer.bytes).as_ref().map(Status::identity)
 }
 
 fn file_flags(flags: OFlags) -> FileFlags {

@@ -12,7 +12,7 @@ use std::{
 
 use coalesce::Clients;
 use executor::{Counters, Mailbox, Reply, lock, reply};
-use rustix::process::Pid;
+use rustix::{io::Errno, process::Pid};
 use serde::Serialize;
 use shm::{Board, JobShared, Ready};
 
@@ -67,8 +67,8 @@ pub(crate) struct Node {
 /// A message from one executor to another.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// Drain one file.
-    Drain { session: u32, slot: u32, done: Reply<()> },
+    /// Drain one file; truncate it to `len` bytes if it is refused.
+    Drain { session: u32, slot: u32, len: Option<u64>, done: Reply<Result<(), Errno>> },
     /// Drain every file.
     DrainAll(Reply<()>),
     /// Read every control socket.

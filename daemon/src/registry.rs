@@ -30,6 +30,11 @@ impl Opener {
         is_news
     }
 
+    /// True if something is staged for the file.
+    pub(crate) fn is_staged(&self) -> bool {
+        self.segment.slot(self.slot).is_some_and(|slot| slot.head() != slot.tail())
+    }
+
     fn is(&self, session: u32, slot: u32) -> bool {
         self.session == session && self.slot == slot
     }

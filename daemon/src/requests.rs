@@ -16,10 +16,10 @@ use shm::lane::{SLOTS, Words};
 use storage::{
     SHORT_LEN, goes_on,
     lock_call::LockCall,
-    names::{FileCall, Identity},
+    names::{Answer, FileCall, Identity},
     verdict::{Verdict, errno},
 };
-use wire::{Entry, Request, Subject};
+use wire::{Entry, Request, Status, Subject};
 
 use crate::{
     core::{Core, Departure},
@@ -316,11 +316,7 @@ impl<S: SessionStorage> OnFile<S> {
             FileWork::Close if file.is_closing() => return Err(Errno::BADF),
             FileWork::Close => registration::discard(core, &ticket.session, file).await,
             // Not by a seek, which would change the file's own position in the kernel.
-            FileWork::FindEnd => {
-                drain::drain(core, file).await?;
-                let descriptor = file.descriptor()?;
-                return Ok(core.storage.status(&descriptor.file).await.map_err(errno)?.size);
-            }
+            FileWork::FindEnd => return Ok(self.status().await?.size),
             FileWork::Attach(log) => {
                 let _turn = drain::drain_as_far_and_turn(core, file).await;
                 if !file.attach(log) {
@@ -356,11 +352,14 @@ impl<S: SessionStorage> OnFile<S> {
         let Self { core, ticket, file } = self;
         let _turn = match call {
             FileCall::FileSystem => None,
-            FileCall::Status | FileCall::Set(_) => {
-                Some(drain::drain_as_far_and_turn(core, file).await)
+            FileCall::Status => {
+                let answer = Answer::status(&self.status().await?);
+                ticket.put(&answer.bytes);
+                return Ok(answer.value);
             }
+            FileCall::Set(_) => Some(drain::drain_as_far_and_turn(core, file).await),
             FileCall::Truncate { .. } | FileCall::Allocate { .. } => {
-                Some(drain::drain_and_turn(core, file).await?)
+                return Ok(drain::change(core, file, call).await?.value);
             }
             FileCall::Sync { .. } | FileCall::Seek(_) => {
                 drain::drain(core, file).await?;
@@ -371,6 +370,15 @@ impl<S: SessionStorage> OnFile<S> {
         let answer = core.storage.on(&descriptor.file, call).await.map_err(errno)?;
         ticket.put(&answer.bytes);
         Ok(answer.value)
+    }
+
+    /// The file's status, with the size that it has with what is staged.
+    async fn status(&self) -> Result<Status, Errno> {
+        let Self { core, file, .. } = self;
+        let _turn = drain::drain_as_far_and_turn(core, file).await;
+        let descriptor = file.descriptor()?;
+        let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
+        Ok(Status { size: drain::end(core, file, status.size).await, ..status })
     }
 
     /// Reads into the arena, after what is staged, until the range is full or the file ends.

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use executor::{lock, reply};
+use rustix::io::Errno;
 use shm::staging::SEEN_AFTER;
-use storage::names::Identity;
+use storage::names::{FileCall, Identity};
 
 use crate::{core::Core, drain, node::Mail, registry::Opener, session_storage::SessionStorage};
 
@@ -21,6 +22,27 @@ pub(crate) async fn drain_inode<S: SessionStorage>(core: &Rc<Core<S>>, identity:
     drain_for(core, identity, None).await;
 }
 
+/// True if bytes are staged for an inode: after they were drained, those that the kernel refuses.
+pub(crate) fn is_staged<S: SessionStorage>(core: &Core<S>, identity: Identity) -> bool {
+    lock(&core.node.registry).openers(identity).iter().any(Opener::is_staged)
+}
+
+/// Truncates an inode by those of its files for which bytes are refused, so that none of these come
+/// behind its end later.
+///
+/// # Errors
+///
+/// Those of [`change`](drain::change()).
+pub(crate) async fn truncate_staged<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    identity: Identity,
+    len: u64,
+) -> Result<(), Errno> {
+    let mut openers = lock(&core.node.registry).openers(identity);
+    openers.retain(Opener::is_staged);
+    drain_published(core, &openers, Some(len)).await
+}
+
 /// As [`drain_inode`], for a session whose own writes need not be waited for: it makes none while
 /// it waits for this.
 pub(crate) async fn drain_for<S: SessionStorage>(
@@ -32,7 +54,8 @@ pub(crate) async fn drain_for<S: SessionStorage>(
     let openers = lock(&core.node.registry).openers(identity);
     let others = openers.iter().filter(|opener| Some(opener.session) != session);
     await_demoted(core, others).await;
-    drain_published(core, &openers).await;
+    // What it is refused with is owed to the clients.
+    drain_published(core, &openers, None).await.unwrap_or_default();
 }
 
 /// Makes sure that every file of an inode is known that was handed over before this call.
@@ -51,7 +74,8 @@ async fn hear_of<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
 /// that they were demoted.
 pub(crate) async fn drain_all<S: SessionStorage>(core: &Rc<Core<S>>, openers: &[Opener]) {
     await_demoted(core, openers.iter()).await;
-    drain_published(core, openers).await;
+    // What it is refused with is owed to the clients.
+    drain_published(core, openers, None).await.unwrap_or_default();
 }
 
 /// Waits until the writes are seen that had not seen a demotion.
@@ -66,23 +90,51 @@ async fn await_demoted<'a, S: SessionStorage>(
     }
 }
 
-/// Drains what is seen of the files of `openers`.
-async fn drain_published<S: SessionStorage>(core: &Rc<Core<S>>, openers: &[Opener]) {
+/// Drains what is seen of the files of `openers`; truncates those that it is refused for, if the
+/// inode is to be `len` bytes long.
+///
+/// # Errors
+///
+/// Why one is not truncated.
+async fn drain_published<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    openers: &[Opener],
+    len: Option<u64>,
+) -> Result<(), Errno> {
     let mut elsewhere = Vec::new();
     for opener in openers.iter().filter(|opener| opener.core != core.index) {
         let Some(mailbox) = core.node.mailbox(opener.core) else { continue };
         let (done, answer) = reply();
-        mailbox.send(Mail::Drain { session: opener.session, slot: opener.slot, done });
+        mailbox.send(Mail::Drain { session: opener.session, slot: opener.slot, len, done });
         elsewhere.push(answer);
     }
+    let mut drained = Ok(());
     for opener in openers.iter().filter(|opener| opener.core == core.index) {
-        let session = core.session(opener.session);
-        if let Some(file) = session.and_then(|session| session.file_to_drain(opener.slot)) {
-            drain::drain_to(core, &file, file.head()).await.unwrap_or_default();
-        }
+        drained = drained.and(drain_slot(core, opener.session, opener.slot, len).await);
     }
     for answer in elsewhere {
         // No answer: that executor has ended, and has drained its files before.
-        answer.receive().await;
+        drained = drained.and(answer.receive().await.unwrap_or(Ok(())));
+    }
+    drained
+}
+
+/// Drains the file in a session's slot, if there is one; truncates it to `len` if it is refused.
+///
+/// # Errors
+///
+/// Why it is not truncated.
+pub(crate) async fn drain_slot<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    session: u32,
+    slot: u32,
+    len: Option<u64>,
+) -> Result<(), Errno> {
+    let file = core.session(session).and_then(|found| found.file_to_drain(slot));
+    let Some(file) = file else { return Ok(()) };
+    let drained = drain::drain_to(core, &file, file.head()).await;
+    match len.filter(|_| drained.is_err()) {
+        Some(len) => drain::change(core, &file, FileCall::Truncate { len }).await.map(drop),
+        None => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     kernel::{Outcome, ask, ask_blocking, cancellation_point, ignore},
     pointers::Text,
     process_client::client,
-    settle::settle_path,
+    settle::settle_found,
 };
 
 /// Blocks of a file, bytes, into each of which libc writes a zero: as long as the file system says,
@@ -63,7 +63,7 @@ interpose! { safe:
         match (client(), path.get(), u64::try_from(len)) {
             (Some(client), Some(name), Ok(size)) => match client.truncate_path(name, size) {
                 Some(done) => answer(done),
-                None => answer(truncate_settled(client, path, len)),
+                None => answer(truncate_settled(client, path, len, size)),
             },
             _ => answer(ask!(SYS_truncate, path, len)),
         }
@@ -142,11 +142,11 @@ pub(crate) fn advise(fd: c_int, at: off_t, len: off_t, advice: c_int) -> Outcome
     ask!(SYS_fadvise64, fd, at, len, advice)
 }
 
-/// As `fallocate(2)`, of a file that only the daemon has open.
+/// As `fallocate(2)`, of a file that the daemon answers for.
 fn allocate(fd: c_int, mode: c_int, at: off_t, len: off_t) -> Option<Outcome<()>> {
-    let client = client().filter(|_| is_placeholder(fd))?;
+    let client = client()?;
     let (Ok(at), Ok(len)) = (u64::try_from(at), u64::try_from(len)) else {
-        return Some(Err(Errno::INVAL));
+        return is_placeholder(fd).then_some(Err(Errno::INVAL));
     };
     client.allocate(fd, unsigned(mode), at, len)
 }
@@ -204,7 +204,10 @@ pub(crate) fn drain_all() {
 }
 
 /// As `truncate(2)`; what is staged for the file goes first, or it would come back.
-fn truncate_settled(client: &'static Client, path: Text<'_>, len: off_t) -> Outcome {
-    settle_path(client, libc::AT_FDCWD, path, 0);
+fn truncate_settled(client: &'static Client, path: Text<'_>, len: off_t, size: u64) -> Outcome {
+    if let Some((device, inode)) = settle_found(client, libc::AT_FDCWD, path, 0) {
+        let may_write = || ask!(SYS_faccessat, libc::AT_FDCWD, path, libc::W_OK).map(drop);
+        client.truncate_refused(device, inode, size, may_write)?;
+    }
     ask!(SYS_truncate, path, len)
 }

@@ -309,9 +309,10 @@ impl Locked {
         let (fd, file) = (self.borrow(), &mut *self.file);
         let Some((link, log)) = file.state.staging() else { return };
         match drain(link, log, fd) {
+            Ok(()) if log.producer.waiting() == 0 => file.owed.drain(),
             Ok(()) => {}
             Err(Failure::Lost) => self.detach(Reason::DaemonLost),
-            Err(Failure::Refused(errno)) => self.owed.owe(errno),
+            Err(Failure::Refused(errno)) => file.owed.hold(errno),
         }
     }
 

@@ -15,8 +15,8 @@
 //!   `clock`, `proc`, `text`.
 //! - *Open files:* `table` (by descriptor), `file` (the record of one), `state` (who has it open),
 //!   `writes` (their mode), `locked_file` (one in this thread's hands), `cursor` (its position),
-//!   `owed` (errors to be told), `unexamined`, `last_status`, `marks` (mapped, locked), `locks`
-//!   (may there be any), `open`, `detach`.
+//!   `owed` (errors to be told), `refused`, `unexamined`, `last_status`, `marks` (mapped, locked),
+//!   `locks` (may there be any), `open`, `detach`.
 //! - *Writes:* `write`, `write_kernel`, `buffers`, `eligibility` and `costs` (what is staged),
 //!   `log`, `staging` (logs in use, and their lengths), `o_direct`, `block` (where no log has
 //!   room), `position` (offset, size, durability).
@@ -85,6 +85,7 @@ mod proc;
 mod queue;
 mod read;
 mod recorder;
+mod refused;
 mod remote;
 mod remote_attributes;
 mod remote_locks;

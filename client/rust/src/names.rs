@@ -18,7 +18,6 @@ use crate::{
     limit::{exceeded, size_limit},
     paths::AbsolutePath,
     rules::CURRENT_FOLDER,
-    slot::Link,
 };
 
 /// A name as the program gives it.
@@ -97,12 +96,8 @@ impl Client {
         if let Err(errno) = file.promote() {
             return Some(Err(errno));
         }
-        let kept = file.state.daemons_link().map(Link::keep);
+        let kept = file.drained_link()?.keep();
         let is_remote = file.state.is_remote();
-        let Some(kept) = kept else {
-            file.drain();
-            return None;
-        };
         drop(file);
         let answer = self.status(&[], |_| Request::FileStat { file: kept.number() });
         // Another thread has left it meanwhile.

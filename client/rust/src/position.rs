@@ -107,9 +107,7 @@ impl Client {
             return self.kernel_sync(fd, data_only);
         };
         let Some(mut file) = self.locked(fd, id) else { return self.kernel_sync(fd, data_only) };
-        if let Some(errno) = file.owed.tell() {
-            return Err(errno);
-        }
+        file.tell_owed()?;
         if file.state.is_lost() {
             return Err(Errno::IO);
         }
@@ -156,8 +154,8 @@ impl Client {
         if data_only { fs::fdatasync(fd) } else { fs::fsync(fd) }
     }
 
-    /// Changes which of `len` bytes at `at` have space. As `fallocate(2)`, for a file that only the
-    /// daemon has open; `None` for others, which are the kernel's.
+    /// Changes which of `len` bytes at `at` have space. As `fallocate(2)`, for a file that the
+    /// daemon answers for; `None` for others, which are the kernel's.
     pub fn allocate(
         &'static self,
         fd: RawFd,
@@ -165,9 +163,12 @@ impl Client {
         at: u64,
         len: u64,
     ) -> Option<io::Result<()>> {
+        if self.is_unexamined(fd) {
+            return None;
+        }
         let mut file = self.locked_fd(fd)?;
         file.detach_if_limited();
-        let link = file.state.daemons_link()?;
+        let link = file.drained_link()?;
         let is_remote = file.state.is_remote();
         let end = if mode & KEEP_SIZE == 0 { at.saturating_add(len) } else { 0 };
         match file.is_beyond_limit(end) {
@@ -208,20 +209,18 @@ impl Client {
                 drop(file);
                 return Err(exceeded());
             }
-            if let Some(link) = file.state.daemons_link() {
-                let request = Request::Truncate { file: link.slot, path_len: 0, len };
-                if let Ok(answer) = link.connection.call(request) {
-                    return answer.map(drop);
-                }
-                file.detach(Reason::DaemonLost);
+            if let Some(link) = file.drained_link() {
+                return file.truncate_by(link, len);
             }
             if file.state.is_lost() {
                 return Err(Errno::IO);
             }
-            file.drain();
             self.settle_others(&mut file);
-            return fs::ftruncate(self.borrow(fd), len);
         }
+        self.kernel_truncate(fd, len)
+    }
+
+    pub(crate) fn kernel_truncate(&self, fd: RawFd, len: u64) -> io::Result<()> {
         fs::ftruncate(self.borrow(fd), len)
     }
 }
@@ -252,7 +251,7 @@ impl Locked {
 
     /// A position that depends on the file's size or content.
     pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
-        if let Some(link) = self.state.daemons_link() {
+        if let Some(link) = self.drained_link() {
             let file = link.slot;
             let start = |errno| u64::try_from(offset).map_err(|_| errno);
             let request = match whence {
@@ -270,7 +269,6 @@ impl Locked {
         if self.state.is_lost() {
             return Err(Errno::IO);
         }
-        self.drain();
         self.client.kernel_seek(self.fd, offset, whence)
     }
 

@@ -175,14 +175,13 @@ impl Client {
             }
             return Ok(len);
         }
-        if file.is_dirty(from, from.saturating_add(wanted as u64)) {
-            file.drain();
-        }
+        file.drain_to_read(from, from.saturating_add(wanted as u64))?;
+        // Before the read: the daemon may drain it meanwhile.
+        let has_more_staged = file.is_dirty(from, u64::MAX);
         let mut len = self.kernel_read(fd, buffers, Some(from))?;
-        let waiting = file.state.log().as_ref().is_some_and(|log| log.producer.waiting() > 0);
-        if len < wanted && waiting {
+        if len < wanted && has_more_staged {
             // What is staged beyond the end makes the file longer than the kernel knows.
-            file.drain();
+            file.drain_to_read(from.saturating_add(len as u64), u64::MAX)?;
             len = self.kernel_read(fd, buffers, Some(from))?;
         }
         if at.is_none() {

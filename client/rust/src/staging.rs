@@ -364,8 +364,8 @@ pub(crate) fn unlink(locked: &mut Locked) {
     let Some(link) = file.state.link() else { return };
     if let Some((_, log)) = file.state.staging() {
         // What is refused here the daemon tries once more, and then says so.
-        match drain(link, log, fd) {
-            Ok(()) | Err(_) => {}
+        if drain(link, log, fd).is_ok() && log.producer.waiting() == 0 {
+            file.owed.drain();
         }
     }
     let closed = link.connection.call(Request::Close { file: link.slot });

@@ -177,7 +177,7 @@ impl Client {
         if !file.access.writable {
             return self.kernel_write(fd, data, at);
         }
-        file.owed.tell().map_or(Ok(()), Err)?;
+        file.tell_owed()?;
         if let Some(wrote) = file.write_bundled(data, at) {
             return wrote;
         }

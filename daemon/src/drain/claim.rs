@@ -127,6 +127,12 @@ impl<'a, S: SessionStorage> LogClaim<'a, S> {
         self.consumer.get().runs(self.file.shared(), budget, runs)
     }
 
+    /// Length of the file of `size` bytes once it has everything published. That of a log that
+    /// makes no sense adds nothing.
+    pub(super) fn end(&self, size: u64) -> u64 {
+        self.consumer.get().end(self.file.shared(), size).unwrap_or(size)
+    }
+
     /// End of what is released.
     pub(super) fn tail(&self) -> u64 {
         self.consumer.get().tail()

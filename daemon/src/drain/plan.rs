@@ -4,7 +4,7 @@
 //! that overlap keep the log's order, so that the last write wins as it did in the program. The
 //! log's order is all a plan must respect, since nothing of it is released before all is written.
 
-use shm::staging::{APPEND, APPEND_MAX, Run};
+use shm::staging::{APPEND, APPEND_MAX, CUT_OFF, Run};
 
 /// Runs that are written by one call, in the order of the file.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(super) fn whole_stripes(runs: &mut [Run], stripe_len: u64, wanted: u64) -> &
     let mut file_at = last.file_at.saturating_add(last.len);
     let cut = end.saturating_sub(file_at % stripe_len);
     let is_wanted = wanted > cut.max(start) && wanted <= end;
-    if last.file_at == APPEND || is_wanted {
+    if matches!(last.file_at, APPEND | CUT_OFF) || is_wanted {
         return runs;
     }
     let mut count = runs.len();

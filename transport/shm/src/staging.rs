@@ -38,6 +38,7 @@
 
 mod append;
 mod corrupt;
+mod cut;
 pub mod doubt;
 mod drainer;
 
@@ -46,6 +47,8 @@ use core::sync::atomic::compiler_fence;
 use core::{ops::Range, time::Duration};
 
 pub use corrupt::Corrupt;
+use cut::CutWords;
+pub use cut::{CUT_OFF, Cut};
 pub use drainer::{DrainClaim, Drainer};
 
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, Word, fence};
@@ -90,6 +93,7 @@ struct ConsumerLine {
     extent_tail: AtomicU32,
     /// The side that drains now, and the number of its claim.
     drainer: AtomicU32,
+    cut: CutWords,
 }
 
 #[derive(Debug, Default)]
@@ -128,6 +132,7 @@ impl FileSlot {
         self.consumer.0.tail.store(0, Ordering::Relaxed);
         self.consumer.0.extent_tail.store(0, Ordering::Relaxed);
         self.consumer.0.drainer.store(0, Ordering::Relaxed);
+        self.set_cut(Cut::default());
         self.control.0.drained_by_client.store(0, Ordering::Relaxed);
         self.control.0.mode.store(MODE_WRITE_BEHIND, Ordering::Relaxed);
         self.control.0.error.store(0, Ordering::Relaxed);
@@ -325,7 +330,7 @@ impl Producer {
 /// A stretch of staged bytes that goes to one place in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// First byte in the file, or [`APPEND`].
+    /// First byte in the file, [`APPEND`], or [`CUT_OFF`].
     pub file_at: u64,
     /// Position of the first byte in the log.
     pub start: u64,
@@ -390,7 +395,7 @@ impl Consumer {
             return Err(Corrupt::Head { claimed: head.wrapping_sub(self.tail) });
         }
         let extent_head = slot.producer.0.extent_head.load(Ordering::Acquire);
-        let (mut position, mut walk, mut count) = (self.tail, *self, 0);
+        let (mut position, mut walk, mut count, cut) = (self.tail, *self, 0, slot.cut());
         let end = head.min(self.tail.saturating_add(budget));
         while position < end {
             let (extent, until) = walk.extent_at(slot, position, extent_head)?;
@@ -402,7 +407,8 @@ impl Consumer {
             }
             let len = until.min(end).wrapping_sub(position).min(before_wrap);
             let Some(run) = runs.get_mut(count) else { break };
-            *run = Run { file_at: extent.file_at(position, len)?, start: position, len };
+            let (file_at, len) = cut.first(position, extent.file_at(position, len)?, len);
+            *run = Run { file_at, start: position, len };
             position += len;
             count += 1;
         }

@@ -49,8 +49,11 @@ impl Log {
         for run in &runs[..count] {
             let ring_at = self.consumer.ring_at(run.start) as usize;
             let data = self.ring[ring_at..ring_at + run.len as usize].to_vec();
-            let at = if run.file_at == APPEND { self.file.len() } else { run.file_at as usize };
-            write(&mut self.file, at, &data);
+            match run.file_at {
+                CUT_OFF => {}
+                APPEND => self.file.extend(data),
+                at => write(&mut self.file, at as usize, &data),
+            }
             self.consumer.release(&self.slot, run.start + run.len);
         }
         runs[..count].to_vec()
@@ -126,6 +129,59 @@ fn random_writes_and_drains_match_a_plain_file() {
         model.truncate(log.file.len().max(model.len()));
         assert_eq!(log.file, model, "SEED={seed}");
     }
+}
+
+/// The file is truncated, or has holes punched, while some bytes are staged.
+#[test]
+fn file_that_is_cut_gets_no_staged_bytes_from_before_the_cut() {
+    for seed in 0..if cfg!(miri) { 20 } else { 2000 } {
+        let (mut random, mut log, mut model) = (Random(seed), Log::new(), Vec::new());
+        for _ in 0..60 {
+            match random.below(4) {
+                0 => drop(log.drain(random.below(LEN))),
+                1 => log.consumer = Consumer::resume(&log.slot, LEN),
+                2 => {
+                    let (from, len) = (random.below(600), random.below(200));
+                    let to = if random.below(2) == 0 { u64::MAX } else { from + len };
+                    let cut = Cut::new(log.slot.head(), from, to);
+                    let Some(cut) = cut.with(log.slot.cut(), log.slot.tail()) else { continue };
+                    log.slot.set_cut(cut);
+                    for file in [&mut model, &mut log.file] {
+                        match to {
+                            u64::MAX => file.resize(from as usize, 0),
+                            to => file
+                                .iter_mut()
+                                .take(to as usize)
+                                .skip(from as usize)
+                                .for_each(|byte| *byte = 0),
+                        }
+                    }
+                    log.file.resize(log.file.len().max(model.len()), 0);
+                }
+                _ => {
+                    let (at, byte) = (random.below(600), 1 + random.below(255) as u8);
+                    let data = vec![byte; random.below(100) as usize];
+                    let staged = log.stage(at, &data);
+                    write(&mut model, at as usize, &data[..staged]);
+                }
+            }
+            let end = log.consumer.end(&log.slot, log.file.len() as u64);
+            assert_eq!(end, Ok(model.len() as u64), "SEED={seed}");
+        }
+        while !log.drain(LEN).is_empty() {}
+        assert_eq!(log.file, model, "SEED={seed}");
+    }
+}
+
+#[test]
+fn append_goes_to_the_end_of_a_truncated_file_only_if_it_came_later() {
+    let mut log = Log::new();
+    log.stage(APPEND, b"before");
+    log.slot.set_cut(Cut::new(log.slot.head(), 0, u64::MAX));
+    log.stage(APPEND, b"later");
+    assert_eq!(log.consumer.end(&log.slot, 0), Ok(5));
+    while !log.drain(LEN).is_empty() {}
+    assert_eq!(log.file, b"later");
 }
 
 #[test]
@@ -225,12 +281,16 @@ fn any_shared_words_give_runs_inside_the_log() {
             extent.start.set(random.below(LEN));
             extent.file_at.set(random.next() >> random.below(64));
         }
+        let [upto, from, to] = [(); 3].map(|()| random.next() >> random.below(64));
+        slot.set_cut(Cut::new(upto, from, to));
         let consumer = Consumer::new(LEN);
+        consumer.end(&slot, 7).inspect(|end| assert!(*end >= 7)).ok();
         let mut runs = [Run::default(); 8];
         if let Ok(count) = consumer.runs(&slot, LEN, &mut runs) {
             for run in &runs[..count] {
                 assert!(run.len > 0 && consumer.ring_at(run.start) + run.len <= LEN);
-                assert!(run.file_at == APPEND || run.file_at + run.len <= FILE_AT_MAX);
+                let is_placed = !matches!(run.file_at, APPEND | CUT_OFF);
+                assert!(!is_placed || run.file_at + run.len <= FILE_AT_MAX);
             }
         }
     }

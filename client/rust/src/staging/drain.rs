@@ -13,7 +13,7 @@ use rustix::{
 };
 use shm::{
     copy,
-    staging::{APPEND, Consumer, Drainer, Run},
+    staging::{APPEND, CUT_OFF, Consumer, Drainer, Run},
 };
 
 use super::{
@@ -132,7 +132,7 @@ fn oldest(link: Link, log: &Log, consumer: &Consumer, is_whole: bool) -> io::Res
     }
     let mut run = append::joined(&runs, log.producer.capacity());
     let beyond = run.file_at.wrapping_add(run.len) % log.producer.capacity();
-    let is_cut = !is_whole && run.file_at != APPEND && (1..run.len).contains(&beyond);
+    let is_cut = !is_whole && run.file_at < CUT_OFF && (1..run.len).contains(&beyond);
     run.len -= if is_cut { beyond } else { 0 };
     Ok((run, is_cut))
 }
@@ -140,8 +140,8 @@ fn oldest(link: Link, log: &Log, consumer: &Consumer, is_whole: bool) -> io::Res
 /// Writes staged bytes that go to one place, by one call at the kernel's position, which says to
 /// whoever takes over how far that came. Returns the bytes written.
 fn write_run(link: Link, log: &mut Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<u64> {
-    if run.len == 0 {
-        return Ok(0);
+    if run.len == 0 || run.file_at == CUT_OFF {
+        return Ok(run.len);
     }
     let first = place(link, log, run.start, run.len).ok_or(Errno::FAULT)?;
     let second = place(link, log, run.start + first.len() as u64, run.len - first.len() as u64);

@@ -1,0 +1,89 @@
+//! Open files with staged bytes that the kernel refuses, as on a full disk.
+//!
+//! The kernel does not know such bytes, so it can neither say how long the file is nor truncate it:
+//! the daemon does, which has the log. A read of them fails as they did.
+
+use rustix::io::{self, Errno};
+use wire::{Reason, Request};
+
+use crate::{client::Client, locked_file::Locked, slot::Link};
+
+impl Client {
+    /// Before the kernel truncates a file by name to `len` bytes: has this process's refused bytes
+    /// not come behind that later. `check` fails if the name may not be truncated.
+    ///
+    /// # Errors
+    ///
+    /// Those of `check`; what appended bytes are refused with that the file is to be longer than.
+    pub fn truncate_refused(
+        &'static self,
+        device: u64,
+        inode: u64,
+        len: u64,
+        check: impl Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut truncated = Ok(());
+        self.each_linked(|linked| {
+            if (linked.device, linked.inode) == (device, inode) && truncated.is_ok() {
+                if let Some(link) = linked.refused_link() {
+                    truncated = check().and_then(|()| linked.truncate_by(link, len));
+                }
+            }
+        });
+        truncated
+    }
+}
+
+impl Locked {
+    /// Drains the file. Returns the way to the daemon if that answers for the file then: it alone
+    /// has it open, or bytes are refused. Else the kernel does.
+    pub(crate) fn drained_link(&mut self) -> Option<Link> {
+        self.state.daemons_link().or_else(|| {
+            self.drain();
+            self.refused_link()
+        })
+    }
+
+    /// The way to the daemon, of a drained file some bytes of which are refused.
+    fn refused_link(&mut self) -> Option<Link> {
+        let (link, log) = self.state.staging()?;
+        (log.producer.refresh(link.shared) > 0).then_some(link)
+    }
+
+    /// Has the daemon set the size of a file that it answers for.
+    pub(crate) fn truncate_by(&mut self, link: Link, len: u64) -> io::Result<()> {
+        let request = Request::Truncate { file: link.slot, path_len: 0, len };
+        if let Ok(answer) = link.connection.call(request) {
+            return answer.map(drop);
+        }
+        self.detach(Reason::DaemonLost);
+        if self.state.is_lost() {
+            Err(Errno::IO)
+        } else {
+            self.client.kernel_truncate(self.fd, len)
+        }
+    }
+
+    /// Has in the file what is staged for `from..to` and is about to be read.
+    ///
+    /// # Errors
+    ///
+    /// What it is refused with.
+    pub(crate) fn drain_to_read(&mut self, from: u64, to: u64) -> io::Result<()> {
+        if self.is_dirty(from, to) {
+            self.drain();
+            if self.is_dirty(from, to) {
+                return Err(self.tell_error().unwrap_or(Errno::IO));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the error that is owed, if the bytes have not come into the file since.
+    pub(crate) fn tell_owed(&mut self) -> io::Result<()> {
+        if self.owed.is_refused() {
+            self.drain();
+        }
+        self.owed.tell().map_or(Ok(()), Err)
+    }
+}
