@@ -114,7 +114,7 @@ impl Folders {
 
     /// Tells of the files that were [found](Self::look).
     pub(crate) fn tell_at_start(&self) {
-        let advice = "name an empty folder, or move them away and have 'kakehi run' copy them in";
+        let advice = "name an empty folder; or move them away, and copy them in by 'kakehi run'";
         self.told.iter().for_each(|folder| tell(folder, advice));
     }
 
@@ -173,7 +173,7 @@ impl Drop for Folders {
 }
 
 fn tell(folder: &Path, advice: &str) {
-    let why = "it has files of this node that programs do not see, for it is mapped";
+    let why = "it has files of this node that programs do not see while it is mapped or coalesced";
     report::warn(&Failure::new(Code::Ours, folder.display(), why, advice));
 }
 

@@ -40,10 +40,10 @@ const END_TIME_MAX: Duration = Duration::from_secs(5);
 ///
 /// Exit status: 0 when it is mounted.
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, override_usage = "kakehi mount [OPTIONS] [MULTIFILE] <DIR>")]
 pub(crate) struct Args {
     /// The multifile, made when it is missing, and the folder; with --remote the folder alone.
-    #[arg(required = true, num_args = 1..=2, value_name = "MULTIFILE] [DIR")]
+    #[arg(required = true, num_args = 1..=2, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The server whose root is mounted, as of 'kakehi run'.
     #[arg(long, value_name = "URL|DIR")]

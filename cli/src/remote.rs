@@ -105,7 +105,8 @@ impl Servers {
             Self::Published(folder) => folder,
         };
         let failed = |why: io::Error| {
-            let advice = "name a folder of 'kakehi serve --address-file', or an address";
+            let advice = "name a folder of 'kakehi serve --address-file', or an address with its \
+                          scheme, as tcp://HOST:PORT";
             Failure::new(Code::Ours, folder.display(), why, advice)
         };
         let mut texts = BTreeSet::new();

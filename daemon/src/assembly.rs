@@ -412,14 +412,7 @@ impl Part {
                     return Err(Error::unusable(Given::View(local))(why));
                 }
                 Err(why) => {
-                    let local = local.display();
-                    if why.kind() == io::ErrorKind::ResourceBusy {
-                        tracing::warn!(
-                            "{local}: programs past the library see the files of another job; \
-                             give this job another folder"
-                        );
-                    }
-                    tracing::info!("{local}: not mounted: {why}");
+                    view::tell_of_none(&local, &why);
                     are_all = false;
                 }
             }

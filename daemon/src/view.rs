@@ -32,7 +32,7 @@ use std::{
     ffi::{CStr, CString},
     io,
     os::fd::AsFd as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
 };
 
@@ -358,6 +358,22 @@ pub(crate) fn tops<'a>(locals: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf
 }
 
 /// True if a mode is that of a regular file.
+/// Says which programs miss the view of a folder that could not be mounted.
+pub(crate) fn tell_of_none(local: &Path, why: &io::Error) {
+    let local = local.display();
+    if why.kind() == io::ErrorKind::ResourceBusy {
+        tracing::warn!(
+            "{local}: programs past the library see the files of another job; give this job \
+             another folder"
+        );
+    } else {
+        tracing::warn!(
+            "{local}: no view can be mounted: {why}: listing it, '>{local}/file', and static \
+             programs fail in it; 'kakehi doctor' says what helps, --view none does without"
+        );
+    }
+}
+
 fn is_regular(mode: u32) -> bool {
     FileType::from_raw_mode(mode) == FileType::RegularFile
 }
