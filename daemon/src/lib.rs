@@ -19,9 +19,9 @@
 //!
 //! # Modules
 //!
-//! - *Start and end:* `assembly`, `config`, `error`, `standby`, `starter`, `life`, `members`,
-//!   `signals`, `node` and `mail` (what executors share), `core` (one executor's part), `seats`
-//!   (how many there are), `affinity`, `machine_memory`.
+//! - *Start and end:* `assembly`, `config`, `error`, `standby`, `starter`, `life`, `signals`,
+//!   `node` and `mail` (what executors share), `core` (one executor's part), `seats` (how many
+//!   there are), `affinity`, `machine_memory`.
 //! - *Who comes:* `socket_folder`, `socket`, `listener`, `admission`, `arrivals` (at an executor),
 //!   `peer`, `session`, `reap` (its end); `caller` is the other end, for those that only ask.
 //! - *Requests:* `lanes`, `requests`, `name_requests`, `readahead`, `locks`, `settle`, `mounts`,
@@ -55,7 +55,6 @@ mod listener;
 mod locks;
 mod machine_memory;
 mod mail;
-mod members;
 mod mount_table;
 mod mounts;
 mod name_requests;

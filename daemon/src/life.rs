@@ -7,12 +7,12 @@ use executor::{Class, first, lock};
 use shm::staging::SEEN_AFTER;
 
 use crate::{
-    core::Core, listener::Connections, members::Members, mounts::Mounts, node::Mail,
-    signals::Watched, socket, statistics::Loss, status, view::View,
+    core::Core, listener::Connections, mounts::Mounts, node::Mail, signals::Watched, socket,
+    statistics::Loss, status, view::View,
 };
 
-/// How often a daemon that is to end looks whether the last user of its folders has gone.
-const USERS_LOOKED_AT: Duration = Duration::from_millis(5);
+/// How often a daemon that is to end looks whether the last writer has left its views.
+const VIEWS_LOOKED_AT: Duration = Duration::from_millis(5);
 
 /// The life of a daemon, as its first executor leads it.
 pub(crate) struct Life {
@@ -21,8 +21,6 @@ pub(crate) struct Life {
     /// True if it ends with the last that was attached.
     pub(crate) is_for_job: bool,
     pub(crate) linger: Duration,
-    /// Programs that need the daemon for mapped or coalesced folders, if it has any.
-    pub(crate) members: Option<Members>,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
     pub(crate) views: Vec<Rc<View>>,
@@ -83,17 +81,11 @@ impl Life {
     /// Drains everything, sends the clients off, and tells who waits for that.
     async fn end(&self, end: End) {
         let node = &self.core.node;
-        self.connections.is_ending.set(true);
-        // Others need no daemon.
-        let lets_in = end == End::Unattached && self.members.is_some();
-        if !lets_in {
-            node.stop();
-        }
+        node.stop();
         node.ask_all(Mail::DrainAll).await;
         if end == End::Unattached {
             first(self.deserted(), self.core.handle.sleep(self.linger)).await;
         }
-        node.stop();
         let is_news = lock(&node.registry).demote_all(&self.core.handle);
         if is_news {
             self.core.handle.sleep(SEEN_AFTER).await;
@@ -123,17 +115,12 @@ impl Life {
         }
     }
 
-    /// Waits until no session is left, no program that may make one, and no file is open in a view
-    /// to be written: who was handed that may have no session.
+    /// Waits until no session is left, and no file is open in a view to be written: who was handed
+    /// that may have no session.
     async fn deserted(&self) {
-        let is_used = || {
-            self.views.iter().any(|view| view.has_writers())
-                || self.members.as_ref().is_some_and(Members::are_left)
-        };
         self.emptied().await;
-        while is_used() {
-            self.core.handle.sleep(USERS_LOOKED_AT).await;
-            self.emptied().await;
+        while self.views.iter().any(|view| view.has_writers()) {
+            self.core.handle.sleep(VIEWS_LOOKED_AT).await;
         }
     }
 

@@ -61,8 +61,6 @@ pub(crate) struct Connections {
     pub(crate) was_attached: Cell<bool>,
     /// Connections that asked the daemon to stop, and wait for the answer.
     pub(crate) stoppers: RefCell<Vec<Rc<OwnedFd>>>,
-    /// True once the daemon is to end, and lets no run in.
-    pub(crate) is_ending: Cell<bool>,
     /// Signalled when one of these has changed.
     pub(crate) changed: Notify,
     greeting: Cell<usize>,
@@ -203,12 +201,7 @@ impl Listener {
         if greeting.version != VERSION {
             return Err(Some(Refusal::Version));
         }
-        let is_refused = match greeting.role {
-            Role::Client => self.core.node.is_stopping(),
-            Role::Control(Control::Status) => false,
-            Role::Run | Role::Control(_) => self.connections.is_ending.get(),
-        };
-        if is_refused {
+        if self.core.node.is_stopping() && greeting.role != Role::Control(Control::Status) {
             return Err(Some(Refusal::Stopping));
         }
         // Who only asks something is not served, and may be bound to other cores or to none.

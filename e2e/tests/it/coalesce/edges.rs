@@ -219,21 +219,6 @@ fn what_was_opened_to_be_read_is_not_cut() {
     calls.end();
 }
 
-/// It is waited for, though the daemon has not heard of it when the command ends.
-#[test]
-fn program_that_outlives_the_command_makes_its_first_file_in_time() {
-    let folder = Folder::new();
-    fs::write(folder.join("from"), "late").expect("a file");
-    for view in ["none", "auto"] {
-        let script = "(sleep 0.5; exec cp from local/$0) & : >local/first";
-        let mut command = coalescing(&folder);
-        command.env("KAKEHI_VIEW", view).args(["sh", "-c", script, view]);
-        succeed(command.current_dir(folder.path()), SOON);
-        let out = extracted(&folder, &kept(&folder), &format!("out-{view}"));
-        assert_eq!(fs::read_to_string(out.join(view)).expect("the late file"), "late");
-    }
-}
-
 /// Each write is a piece of its own in what the client publishes.
 #[test]
 fn files_written_in_turn_by_tiny_writes_are_whole() {
