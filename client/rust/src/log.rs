@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use shm::{
     Costs,
-    staging::{FileSlot, Producer},
+    staging::{Consumer, FileSlot, Producer},
 };
 
 use crate::slot::Link;
@@ -102,10 +102,18 @@ impl Log {
 
     /// True if something staged for `from..to` may not be in the file yet.
     pub(crate) fn is_dirty(&mut self, shared: &FileSlot, from: u64, to: u64) -> bool {
-        if self.producer.waiting() > 0 && self.producer.refresh(shared) == 0 {
+        if self.producer.waiting() == 0 || self.producer.refresh(shared) == 0 {
             self.dirty = (u64::MAX, 0);
         }
-        self.producer.waiting() > 0 && from < self.dirty.1 && to > self.dirty.0
+        from < self.dirty.1 && to > self.dirty.0
+    }
+
+    /// The same, looked for in the log, of a file of `size` bytes.
+    pub(crate) fn holds(&mut self, shared: &FileSlot, size: u64, from: u64, to: u64) -> bool {
+        let consumer = Consumer::resume(shared, self.producer.capacity());
+        let places = consumer.places(shared, size).unwrap_or(0..u64::MAX);
+        self.dirty = (places.start, places.end);
+        self.is_dirty(shared, from, to)
     }
 }
 

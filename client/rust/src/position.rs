@@ -251,7 +251,9 @@ impl Locked {
 
     /// A position that depends on the file's size or content.
     pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
-        if let Some(link) = self.drained_link() {
+        let answers_for_data = self.state.daemons_link();
+        let link = self.drained_link();
+        if let Some(link) = if whence == SEEK_END { link } else { answers_for_data } {
             let file = link.slot;
             let start = |errno| u64::try_from(offset).map_err(|_| errno);
             let request = match whence {

@@ -175,15 +175,20 @@ impl Client {
             }
             return Ok(len);
         }
-        file.drain_to_read(from, from.saturating_add(wanted as u64))?;
+        let refused_at = file.drain_to_read(from, from.saturating_add(wanted as u64))?;
         // Before the read: the daemon may drain it meanwhile.
         let has_more_staged = file.is_dirty(from, u64::MAX);
         let mut len = self.kernel_read(fd, buffers, Some(from))?;
         if len < wanted && has_more_staged {
             // What is staged beyond the end makes the file longer than the kernel knows.
-            file.drain_to_read(from.saturating_add(len as u64), u64::MAX)?;
-            len = self.kernel_read(fd, buffers, Some(from))?;
+            let behind = from.saturating_add(len as u64);
+            if file.is_drained_for(behind, u64::MAX) {
+                len = self.kernel_read(fd, buffers, Some(from))?;
+            } else if len == 0 {
+                file.drain_to_read(behind, u64::MAX)?;
+            }
         }
+        len = len.min(usize::try_from(refused_at - from).unwrap_or(usize::MAX));
         if at.is_none() {
             file.put_position(from + len as u64)?;
         }

@@ -3,10 +3,13 @@
 //! The kernel does not know such bytes, so it can neither say how long the file is nor truncate it:
 //! the daemon does, which has the log. A read of them fails as they did.
 
-use rustix::io::{self, Errno};
+use rustix::{
+    fs,
+    io::{self, Errno},
+};
 use wire::{Reason, Request};
 
-use crate::{client::Client, locked_file::Locked, slot::Link};
+use crate::{client::Client, limit::size_limit, locked_file::Locked, slot::Link};
 
 impl Client {
     /// Before the kernel truncates a file by name to `len` bytes: has this process's refused bytes
@@ -22,12 +25,14 @@ impl Client {
         len: u64,
         check: impl Fn() -> io::Result<()>,
     ) -> io::Result<()> {
+        // What is too long the kernel refuses.
+        if self.is_nothing_staged() || size_limit().is_some_and(|limit| len > limit) {
+            return Ok(());
+        }
         let mut truncated = Ok(());
-        self.each_linked(|linked| {
-            if (linked.device, linked.inode) == (device, inode) && truncated.is_ok() {
-                if let Some(link) = linked.refused_link() {
-                    truncated = check().and_then(|()| linked.truncate_by(link, len));
-                }
+        self.each_linked_to(device, inode, |linked| {
+            if let Some(link) = linked.refused_link().filter(|_| truncated.is_ok()) {
+                truncated = check().and_then(|()| linked.truncate_by(link, len));
             }
         });
         truncated
@@ -64,19 +69,35 @@ impl Locked {
         }
     }
 
-    /// Has in the file what is staged for `from..to` and is about to be read.
+    /// Has in the file what is staged for `from..to` and is about to be read. Returns where bytes
+    /// begin that are refused, if any are.
     ///
     /// # Errors
     ///
-    /// What it is refused with.
-    pub(crate) fn drain_to_read(&mut self, from: u64, to: u64) -> io::Result<()> {
-        if self.is_dirty(from, to) {
-            self.drain();
-            if self.is_dirty(from, to) {
-                return Err(self.tell_error().unwrap_or(Errno::IO));
-            }
+    /// What they are refused with, if nothing can be read before them.
+    pub(crate) fn drain_to_read(&mut self, from: u64, to: u64) -> io::Result<u64> {
+        if self.is_drained_for(from, to) {
+            return Ok(u64::MAX);
         }
-        Ok(())
+        match self.state.log().map_or(0, |log| log.dirty.0) {
+            refused_at if refused_at > from => Ok(refused_at),
+            _ => Err(self.tell_error().unwrap_or(Errno::IO)),
+        }
+    }
+
+    /// Drains the file if something is staged for `from..to`; true if that is in it then.
+    pub(crate) fn is_drained_for(&mut self, from: u64, to: u64) -> bool {
+        if !self.is_dirty(from, to) {
+            return true;
+        }
+        self.drain();
+        if !self.is_dirty(from, to) {
+            return true;
+        }
+        // Much may be in the file by now that was staged with what is refused.
+        let size = fs::fstat(self.borrow()).map_or(0, |found| found.st_size.unsigned_abs());
+        let staging = self.state.staging();
+        !staging.is_some_and(|(link, log)| log.holds(link.shared, size, from, to))
     }
 
     /// Tells the error that is owed, if the bytes have not come into the file since.

@@ -89,12 +89,13 @@ impl Slots {
     /// Gives a slot back; it is free once all its users have.
     pub(crate) fn give(&self, slot: u32) {
         let Some(used) = self.used.get(slot as usize) else { return };
+        // First: who takes the slot has credit for it.
+        if used.load(Ordering::Relaxed) == HELD | 1 {
+            self.held_count.fetch_sub(1, Ordering::Relaxed);
+        }
         let less = |used: u32| Some(if used & !HELD > 1 { used - 1 } else { 0 });
         let before = used.fetch_update(Ordering::Release, Ordering::Relaxed, less).unwrap_or(0);
         debug_assert!(before & !HELD > 0, "slot {slot} is in use");
-        if before == HELD | 1 {
-            self.held_count.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 

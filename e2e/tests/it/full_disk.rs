@@ -155,3 +155,23 @@ fn read_of_refused_bytes_fails_and_size_counts_them() {
 fn error_is_forgotten_once_untold_bytes_have_landed() {
     while_bytes_are_refused("land", &[&[], &["append"]]);
 }
+
+#[test]
+fn read_before_refused_bytes_ends_where_they_begin() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "disk") else { return };
+    let mut command = kakehi_run(&folder, &[]);
+    let mut calls = Calls::start(command.env("KAKEHI_STAGE_AFTER", "0us").arg(program("calls")));
+    let fd = calls.get(&format!("open {} +c", disk.0.join("file").display()));
+    assert_eq!(calls.get(&format!("fill {fd} 102400")), 102_400);
+    assert_eq!(calls.ask(&format!("fsync {fd}")), "0");
+    disk.fill("filler");
+    assert_eq!(calls.get(&format!("write {fd} more")), 4);
+    assert_eq!(calls.ask(&format!("pread {fd} 102400 4")), "ENOSPC");
+    assert_eq!(calls.ask(&format!("pread {fd} 0 5")), "[xxxxx]");
+    assert_eq!(calls.ask(&format!("pread {fd} 102398 5")), "[xx]");
+    disk.free("filler");
+    assert_eq!(calls.ask(&format!("pread {fd} 102398 9")), "[xxmore]");
+    assert_eq!(calls.ask(&format!("close {fd}")), "0");
+    calls.end();
+}

@@ -49,8 +49,11 @@ fn drain_as(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> Re
     // Where others have the file open, too, the daemon gives refused bytes up.
     let is_here = log.drains != Drains::AtDaemon && !link.shared.is_synchronous();
     if is_here && drain_here(link, log, fd, is_whole).map_err(Failure::Refused)? {
-        // What the daemon was refused with, when it tried, was of bytes that are in the file now.
-        take_error(link);
+        // What the daemon was refused with, when it tried, was of bytes that are in the file now;
+        // if it has not given them up meanwhile.
+        if !link.shared.is_synchronous() {
+            take_error(link);
+        }
         return Ok(());
     }
     Ok(flush(link, log, log.producer.head())?)

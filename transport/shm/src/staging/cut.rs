@@ -4,6 +4,8 @@
 //! Whoever has claimed the log records the cut before the file is changed, so that no drainer
 //! brings back what the change removes, whatever is killed. The claim orders these words.
 
+use core::ops::Range;
+
 use super::{APPEND, Consumer, Corrupt, FileSlot, Run};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -95,20 +97,33 @@ impl Consumer {
     /// # Errors
     ///
     /// [`Corrupt`]: the client broke the protocol.
-    pub fn end(mut self, slot: &FileSlot, mut size: u64) -> Result<u64, Corrupt> {
+    pub fn end(self, slot: &FileSlot, size: u64) -> Result<u64, Corrupt> {
+        Ok(self.places(slot, size)?.end.max(size))
+    }
+
+    /// The first byte and the end of what is published now, in a file of `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`]: the client broke the protocol.
+    pub fn places(mut self, slot: &FileSlot, mut size: u64) -> Result<Range<u64>, Corrupt> {
         let (head, mut runs) = (slot.head(), [Run::default(); 8]);
+        let mut places = u64::MAX..0;
         loop {
             let count = self.runs(slot, head.saturating_sub(self.tail), &mut runs)?;
             if count == 0 {
-                return Ok(size);
+                return Ok(places);
             }
             for run in runs.iter().take(count) {
                 self.tail = run.start.wrapping_add(run.len);
-                size = match run.file_at {
-                    APPEND => size.saturating_add(run.len),
-                    CUT_OFF => size,
-                    at => size.max(at.saturating_add(run.len)),
+                let from = match run.file_at {
+                    APPEND => size,
+                    CUT_OFF => continue,
+                    at => at,
                 };
+                let end = from.saturating_add(run.len);
+                places = places.start.min(from)..places.end.max(end);
+                size = size.max(end);
             }
         }
     }
