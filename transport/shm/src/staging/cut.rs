@@ -108,11 +108,11 @@ impl Consumer {
     /// [`Corrupt`]: the client broke the protocol.
     pub fn places(mut self, slot: &FileSlot, mut size: u64) -> Result<Range<u64>, Corrupt> {
         let (head, mut runs) = (slot.head(), [Run::default(); 8]);
-        let mut places = u64::MAX..0;
+        let (mut first, mut last) = (u64::MAX, 0);
         loop {
             let count = self.runs(slot, head.saturating_sub(self.tail), &mut runs)?;
             if count == 0 {
-                return Ok(places);
+                return Ok(first..last);
             }
             for run in runs.iter().take(count) {
                 self.tail = run.start.wrapping_add(run.len);
@@ -122,7 +122,7 @@ impl Consumer {
                     at => at,
                 };
                 let end = from.saturating_add(run.len);
-                places = places.start.min(from)..places.end.max(end);
+                (first, last) = (first.min(from), last.max(end));
                 size = size.max(end);
             }
         }
