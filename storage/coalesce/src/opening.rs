@@ -20,7 +20,7 @@ use multifile::{
     name::{journal, physical},
 };
 use rustix::{
-    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, statat, unlinkat},
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock, openat, statat, unlinkat},
     io::Errno,
     process::{getegid, geteuid},
 };
@@ -98,13 +98,18 @@ impl Home {
         if self.is_followed { disk } else { disk.without_links() }
     }
 
-    /// The second physical file, if it is there and the first one is not, or is empty.
+    /// The second physical file, if it has bytes and the first one has none. A link there leads to
+    /// nothing of a set.
     fn headless(&self) -> Option<PathBuf> {
-        let len = |file| {
-            let name = physical(Path::new(&self.name), file);
-            statat(&self.folder, name, AtFlags::empty()).map_or(-1, |found| found.st_size)
+        let has_bytes = |file, links| {
+            let found = statat(&self.folder, physical(Path::new(&self.name), file), links);
+            found.is_ok_and(|found| {
+                FileType::from_raw_mode(found.st_mode).is_file() && found.st_size > 0
+            })
         };
-        (len(0) <= 0 && len(1) >= 0).then(|| physical(&self.path, 1))
+        let is_headless =
+            !has_bytes(0, AtFlags::empty()) && has_bytes(1, AtFlags::SYMLINK_NOFOLLOW);
+        is_headless.then(|| physical(&self.path, 1))
     }
 
     /// Removes a multifile that holds nothing, with its journal.

@@ -137,6 +137,7 @@ fn files_can_be_removed_where_the_disk_is_full() {
         is_closed(&file);
         disk.free("fill");
         disk.free("kept.sion");
+        disk.free("kept.sion.000001");
     }
 }
 

@@ -100,6 +100,8 @@ fn one_that_was_not_closed_or_holds_nothing_is_refused() {
     };
     refused("kakehi multifile repair");
     fs::remove_file(kept(&folder)).expect("there");
+    refused("bring the first one back");
+    fs::remove_file(kept(&folder).with_extension("sion.000001")).expect("there");
     fs::write(kept(&folder), "").expect("made");
     may_be_written(&folder, false);
     refused("name a file that you may write");
