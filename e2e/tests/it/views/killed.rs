@@ -64,6 +64,11 @@ fn signal_daemon(folder: &Folder, signal: Signal) {
     let processes = processes_of(folder.path());
     let daemon = processes.iter().find(|(_, said)| said.contains(" serve ")).expect("a daemon");
     kill_process(Pid::from_raw(daemon.0).expect("a process"), signal).expect("it runs");
+    if signal == Signal::KILL {
+        // It holds the lock of its folder until then.
+        let place = format!("/proc/{}/exe", daemon.0);
+        assert!(wait_for(SOON, || fs::read_link(&place).is_err()), "it does not end");
+    }
 }
 
 /// Kills daemons of views that are in use, in a random moment of that.
