@@ -357,7 +357,6 @@ pub(crate) fn tops<'a>(locals: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf
     real
 }
 
-/// True if a mode is that of a regular file.
 /// Says which programs miss the view of a folder that could not be mounted.
 pub(crate) fn tell_of_none(local: &Path, why: &io::Error) {
     let local = local.display();
@@ -374,6 +373,7 @@ pub(crate) fn tell_of_none(local: &Path, why: &io::Error) {
     }
 }
 
+/// True if a mode is that of a regular file.
 fn is_regular(mode: u32) -> bool {
     FileType::from_raw_mode(mode) == FileType::RegularFile
 }

@@ -10,7 +10,7 @@ use wire::{Counter, Reason, Request};
 
 use crate::{
     arena,
-    buffers::{partial, total},
+    buffers::{behind, partial, total},
     connection::{Connection, Lost},
     locked_file::Locked,
     slot::Link,
@@ -45,12 +45,10 @@ impl Part {
         &self,
         connection: &'static Connection,
         data: &[&[u8]],
-        mut skip: usize,
+        skip: usize,
     ) -> Result<(), Lost> {
         let mut room = self.bytes(connection)?;
-        for buffer in data {
-            let rest = buffer.get(skip.min(buffer.len())..).unwrap_or_default();
-            skip -= skip.min(buffer.len());
+        for rest in behind(data, skip) {
             let len = rest.len().min(room.len());
             copy_in(room, rest.get(..len).unwrap_or_default());
             room = room.get(len..).unwrap_or_default();
@@ -199,17 +197,7 @@ impl Locked {
 }
 
 /// Copies what stands in `data` behind the first `skip` bytes; returns how many fit.
-fn copy_from(data: &[&[u8]], mut skip: usize, into: &mut [u8]) -> usize {
-    let mut done = 0;
-    for buffer in data {
-        let rest = buffer.get(skip.min(buffer.len())..).unwrap_or_default();
-        skip -= skip.min(buffer.len());
-        let Some(room) = into.get_mut(done..) else { break };
-        let len = rest.len().min(room.len());
-        for (to, from) in room.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        done += len;
-    }
-    done
+fn copy_from(data: &[&[u8]], skip: usize, into: &mut [u8]) -> usize {
+    let bytes = into.iter_mut().zip(behind(data, skip).flatten());
+    bytes.map(|(to, from)| *to = *from).count()
 }

@@ -185,7 +185,7 @@ impl Client {
             if file.is_drained_for(behind, u64::MAX) {
                 len = self.kernel_read(fd, buffers, Some(from))?;
             } else if len == 0 {
-                file.drain_to_read(behind, u64::MAX)?;
+                return Err(file.tell_error().unwrap_or(Errno::IO));
             }
         }
         len = len.min(usize::try_from(refused_at - from).unwrap_or(usize::MAX));

@@ -74,7 +74,7 @@ impl Locked {
     ///
     /// # Errors
     ///
-    /// What they are refused with, if nothing can be read before them.
+    /// The error that they are refused with, if nothing can be read before them.
     pub(crate) fn drain_to_read(&mut self, from: u64, to: u64) -> io::Result<u64> {
         if self.is_drained_for(from, to) {
             return Ok(u64::MAX);

@@ -6,7 +6,7 @@ use rustix::{
 };
 use shm::staging::APPEND;
 
-use crate::buffers::total;
+use crate::buffers::{behind, total};
 
 /// Buffers that most vectored writes have, and the most that one system call takes.
 const FEW: usize = 16;
@@ -25,13 +25,8 @@ pub(crate) fn write_rest(
     start: u64,
     accepted: usize,
 ) -> io::Result<usize> {
-    let (mut skip, mut done) = (accepted, accepted);
-    for buffer in data {
-        let rest = buffer.get(skip.min(buffer.len())..).unwrap_or_default();
-        skip -= skip.min(buffer.len());
-        if rest.is_empty() {
-            continue;
-        }
+    let mut done = accepted;
+    for rest in behind(data, accepted) {
         let at = if start == APPEND { 0 } else { start + done as u64 };
         // With O_APPEND, Linux appends whatever the offset.
         match io::retry_on_intr(|| io::pwrite(fd, rest, at)) {

@@ -165,13 +165,18 @@ fn read_before_refused_bytes_ends_where_they_begin() {
     let fd = calls.get(&format!("open {} +c", disk.0.join("file").display()));
     assert_eq!(calls.get(&format!("fill {fd} 102400")), 102_400);
     assert_eq!(calls.ask(&format!("fsync {fd}")), "0");
+    let gapped = calls.get(&format!("open {} +c", disk.0.join("gapped").display()));
     disk.fill("filler");
     assert_eq!(calls.get(&format!("write {fd} more")), 4);
+    // The bytes before it are a gap, and no end.
+    assert_eq!(calls.get(&format!("pwrite {gapped} 200000 more")), 4);
+    assert_eq!(calls.ask(&format!("pread {gapped} 100000 4")), "ENOSPC");
     assert_eq!(calls.ask(&format!("pread {fd} 102400 4")), "ENOSPC");
     assert_eq!(calls.ask(&format!("pread {fd} 0 5")), "[xxxxx]");
     assert_eq!(calls.ask(&format!("pread {fd} 102398 5")), "[xx]");
     disk.free("filler");
     assert_eq!(calls.ask(&format!("pread {fd} 102398 9")), "[xxmore]");
+    assert_eq!(calls.get(&format!("seekend {gapped} 0")), 200_004);
     assert_eq!(calls.ask(&format!("close {fd}")), "0");
     calls.end();
 }

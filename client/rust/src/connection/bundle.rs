@@ -370,7 +370,7 @@ impl HeldFolders {
         self.0.get(index).is_some_and(|it| it.open_count.load(Ordering::Acquire) == 0)
     }
 
-    /// Who holds the bundle's lock has found it free.
+    /// Names a free one, under the bundle's lock.
     fn name(&self, index: usize, folder: &[u8]) -> Option<()> {
         let held = self.0.get(index)?;
         copy_in(held.path.get(..folder.len())?, folder);
@@ -378,7 +378,7 @@ impl HeldFolders {
         Some(())
     }
 
-    /// One more file of a folder is open. Who holds the bundle's lock says so.
+    /// One more file of a folder is open. Under the bundle's lock.
     pub(crate) fn opened(&self, index: usize) {
         self.0.get(index).inspect(|it| _ = it.open_count.fetch_add(1, Ordering::Relaxed));
     }

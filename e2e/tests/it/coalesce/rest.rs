@@ -180,7 +180,6 @@ fn reader_of_a_killed_daemon_is_told_and_reads_nothing_else() {
 }
 
 #[test]
-#[ignore = "its daemon ends now and then where other programs have every core"]
 fn handler_opens_a_file_at_rest_while_its_thread_opens_one() {
     let folder = Folder::new();
     let said = succeed(coalescing(&folder).arg(program("reentered")).arg(local(&folder)), SOON);

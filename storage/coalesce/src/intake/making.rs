@@ -183,7 +183,7 @@ fn is_full(why: Errno) -> bool {
     matches!(why, Errno::NOSPC | Errno::DQUOT)
 }
 
-/// What of `pieces` stands behind their first `len` bytes.
+/// The parts of `pieces` that stand behind their first `len` bytes.
 fn behind(pieces: Vec<(u64, u64)>, mut len: u64) -> Vec<(u64, u64)> {
     let rest = pieces.into_iter().map(|(at, piece_len)| {
         let skip = len.min(piece_len);

@@ -33,8 +33,8 @@ impl FileSlot {
         self.write_begins(APART, size, len);
     }
 
-    /// What was last recorded by [`append_begins`](Self::append_begins): the file's size before,
-    /// and how many bytes were to be appended.
+    /// The last record of [`append_begins`](Self::append_begins): the file's size before, and how
+    /// many bytes were to be appended.
     #[must_use]
     pub fn last_append(&self) -> Option<(u64, u64)> {
         let (position, size, len) = self.last_write()?;

@@ -1,7 +1,7 @@
 //! The part of a file that staged bytes no longer reach: the program has truncated the file, or
 //! punched a hole, while the kernel refused them. They are released without being written.
 //!
-//! Whoever has claimed the log records the cut before the file is changed, so that no drainer
+//! The holder of the log's claim records the cut before the file is changed, so that no drainer
 //! brings back what the change removes, whatever is killed. The claim orders these words.
 
 use core::ops::Range;
@@ -33,7 +33,8 @@ pub(super) struct CutWords {
 }
 
 impl Cut {
-    /// What was staged before `upto` goes to no byte of the file from `from` on, and before `to`.
+    /// A cut of bytes that were staged before `upto`: none of them goes to the file from byte
+    /// `from` on, and before `to`.
     #[must_use]
     pub const fn new(upto: u64, from: u64, to: u64) -> Self {
         Self { upto, from, to }

@@ -27,7 +27,7 @@ const PART_MIN: usize = 64;
 /// Reads at a position, as `pread(2)`.
 pub type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
 
-/// What was about to be appended.
+/// Bytes that were about to be appended.
 pub struct Record<'a> {
     /// Reads its bytes.
     pub read: ReadAt<'a>,
