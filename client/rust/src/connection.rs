@@ -460,6 +460,10 @@ impl Lane<'_> {
             if connection.is_lost() {
                 return Err(Lost);
             }
+            if silent >= LOOK && connection.is_raised(self.index) {
+                // The thread that was to ring may be stopped, or be beneath this handler.
+                connection.ring();
+            }
             if silent < connection.fence_timeout {
                 continue;
             }

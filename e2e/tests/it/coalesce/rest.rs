@@ -181,7 +181,10 @@ fn reader_of_a_killed_daemon_is_told_and_reads_nothing_else() {
 
 #[test]
 fn handler_opens_a_file_at_rest_while_its_thread_opens_one() {
-    let folder = Folder::new();
-    let said = succeed(coalescing(&folder).arg(program("reentered")).arg(local(&folder)), SOON);
-    assert_eq!(said, "refused: 0, Success\n");
+    // One that had to wake the daemon may be beneath the handler, in one run of two.
+    for _ in 0..3 {
+        let folder = Folder::new();
+        let said = succeed(coalescing(&folder).arg(program("reentered")).arg(local(&folder)), SOON);
+        assert_eq!(said, "refused: 0, Success\n");
+    }
 }
