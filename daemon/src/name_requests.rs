@@ -89,12 +89,18 @@ pub(crate) async fn run<S: SessionStorage>(
                 *session = ticket.session.id;
                 core.node.clients.bundles.add(*session, &ticket.session.segment)?;
             }
+            if let NameCall::Rename { from, .. } = &call {
+                // Without its bytes it takes no other file's name, which may be that of a good one.
+                if let Some(identity) = open_inode(core, from, false).await {
+                    settle::drain_for(core, identity, None).await?;
+                }
+            }
             // What was written before must be seen by this, and not undo it afterwards.
             if let NameCall::Truncate { path, .. }
             | NameCall::Stat { path, .. }
             | NameCall::Set { path, .. } = &call
             {
-                if let Some(identity) = open_inode(core, path).await {
+                if let Some(identity) = open_inode(core, path, true).await {
                     settle::drain_inode(core, identity).await;
                     truncate_staged(core, identity, &call).await?;
                 }
@@ -117,7 +123,7 @@ async fn open_into<S: SessionStorage>(
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
     let is_by_number = open.inode != 0;
     if !is_by_number {
-        if let Some(identity) = open_inode(core, &open.path).await {
+        if let Some(identity) = open_inode(core, &open.path, true).await {
             settle::settle(core, identity).await;
         }
     }
@@ -177,11 +183,15 @@ async fn truncate_staged<S: SessionStorage>(
 }
 
 /// The inode that a path leads to, if anything may be staged for it.
-async fn open_inode<S: SessionStorage>(core: &Rc<Core<S>>, path: &CString) -> Option<Identity> {
+async fn open_inode<S: SessionStorage>(
+    core: &Rc<Core<S>>,
+    path: &CString,
+    follow: bool,
+) -> Option<Identity> {
     if core.node.shared().inodes.is_empty() {
         return None;
     }
-    let call = NameCall::Stat { path: path.clone(), follow: true };
+    let call = NameCall::Stat { path: path.clone(), follow };
     // Why there is none the call itself will say.
     let answer = core.storage.name(call).await.ok()?;
     Status::decode(&answer.bytes).as_ref().map(Status::identity)

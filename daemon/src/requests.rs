@@ -300,7 +300,8 @@ async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Wo
             Ok(0)
         }
         Work::Settle(identity, false) => {
-            settle::drain_for(core, identity, Some(session.id)).await;
+            // What it is refused with is owed to the clients.
+            settle::drain_for(core, identity, Some(session.id)).await.unwrap_or_default();
             Ok(0)
         }
     }

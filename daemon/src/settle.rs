@@ -19,7 +19,8 @@ pub(crate) async fn settle<S: SessionStorage>(core: &Rc<Core<S>>, identity: Iden
 
 /// Drains every file open on an inode, and leaves them as they are.
 pub(crate) async fn drain_inode<S: SessionStorage>(core: &Rc<Core<S>>, identity: Identity) {
-    drain_for(core, identity, None).await;
+    // What it is refused with is owed to the clients.
+    drain_for(core, identity, None).await.unwrap_or_default();
 }
 
 /// True if bytes are staged for an inode: after they were drained, those that the kernel refuses.
@@ -45,17 +46,20 @@ pub(crate) async fn truncate_staged<S: SessionStorage>(
 
 /// As [`drain_inode`], for a session whose own writes need not be waited for: it makes none while
 /// it waits for this.
+///
+/// # Errors
+///
+/// What staged bytes are refused with.
 pub(crate) async fn drain_for<S: SessionStorage>(
     core: &Rc<Core<S>>,
     identity: Identity,
     session: Option<u32>,
-) {
+) -> Result<(), Errno> {
     hear_of(core, identity).await;
     let openers = lock(&core.node.registry).openers(identity);
     let others = openers.iter().filter(|opener| Some(opener.session) != session);
     await_demoted(core, others).await;
-    // What it is refused with is owed to the clients.
-    drain_published(core, &openers, None).await.unwrap_or_default();
+    drain_published(core, &openers, None).await
 }
 
 /// Makes sure that every file of an inode is known that was handed over before this call.
@@ -95,7 +99,7 @@ async fn await_demoted<'a, S: SessionStorage>(
 ///
 /// # Errors
 ///
-/// Why one is not truncated.
+/// Why one is not drained, or truncated.
 async fn drain_published<S: SessionStorage>(
     core: &Rc<Core<S>>,
     openers: &[Opener],
@@ -123,7 +127,7 @@ async fn drain_published<S: SessionStorage>(
 ///
 /// # Errors
 ///
-/// Why it is not truncated.
+/// Why it is not drained, or truncated.
 pub(crate) async fn drain_slot<S: SessionStorage>(
     core: &Rc<Core<S>>,
     session: u32,
@@ -135,6 +139,6 @@ pub(crate) async fn drain_slot<S: SessionStorage>(
     let drained = drain::drain_to(core, &file, file.head()).await;
     match len.filter(|_| drained.is_err()) {
         Some(len) => drain::change(core, &file, FileCall::Truncate { len }).await.map(drop),
-        None => Ok(()),
+        None => drained,
     }
 }

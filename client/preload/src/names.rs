@@ -11,7 +11,7 @@ use core::{
 
 use client::{Errno, Name, Reason};
 use libc::{
-    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_int, c_uint, dev_t,
+    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, c_int, c_uint, dev_t,
     mode_t, sa_family_t, sockaddr_un, socklen_t,
 };
 
@@ -23,6 +23,7 @@ use crate::{
     path_attributes::remote,
     pointers::{Data, Given, Text},
     process_client::client,
+    settle::settle_found,
     sync::drain_all,
 };
 
@@ -153,6 +154,10 @@ fn bind_to(fd: c_int, address: Data<'_>) -> Outcome {
 fn rename_at(from: AtPath<'_>, to: AtPath<'_>, flags: c_uint) -> Outcome {
     let call = || -> Outcome {
         drain_all();
+        let find = |client| settle_found(client, from.dir, from.path, AT_SYMLINK_NOFOLLOW);
+        if let Some(errno) = client().and_then(|client| client.owed_for(|| find(client))) {
+            return Err(errno);
+        }
         let old = from.path.get();
         let new = to.path.get();
         if let (Some(client), Some(old), Some(new)) = (client(), old, new) {

@@ -50,9 +50,11 @@ impl Owed {
 
     /// The error that the caller tells the program now.
     pub(crate) const fn tell(&mut self) -> Option<Errno> {
-        let (Self::Refused(errno) | Self::Untold(errno)) = *self else { return None };
-        *self = Self::Told;
-        Some(errno)
+        let untold = self.untold();
+        if untold.is_some() {
+            *self = Self::Told;
+        }
+        untold
     }
 
     /// The program is told of an error that was the slot's.
@@ -71,7 +73,13 @@ impl Owed {
 
     /// True if the next write, sync, or close fails.
     pub(crate) const fn is_untold(self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Untold(_))
+        self.untold().is_some()
+    }
+
+    /// The error that these fail with.
+    pub(crate) const fn untold(self) -> Option<Errno> {
+        let (Self::Refused(errno) | Self::Untold(errno)) = self else { return None };
+        Some(errno)
     }
 
     /// True if the next one does so unless what was refused is in the file by then.

@@ -37,6 +37,19 @@ impl Client {
         });
         truncated
     }
+
+    /// Returns the error that is owed to this process for staged bytes of the file that `find`
+    /// gives device and inode of, once they are drained. Without them it is to take no other
+    /// file's name: that may be a good one's.
+    pub fn owed_for(&'static self, find: impl FnOnce() -> Option<(u64, u64)>) -> Option<Errno> {
+        if self.is_nothing_staged() {
+            return None;
+        }
+        let (device, inode) = find()?;
+        let mut owed = None;
+        self.each_linked_to(device, inode, |linked| owed = owed.or(linked.owed.untold()));
+        owed
+    }
 }
 
 impl Locked {

@@ -180,3 +180,28 @@ fn read_before_refused_bytes_ends_where_they_begin() {
     assert_eq!(calls.ask(&format!("close {fd}")), "0");
     calls.end();
 }
+
+/// A checkpoint is written beside the last good one and takes its name.
+#[test]
+fn file_with_refused_bytes_takes_no_good_files_name() {
+    for flags in [&[][..], &["--rule", "/**=delegate"]] {
+        let folder = Folder::new();
+        let Some(disk) = Disk::mount(&folder, "disk") else { return };
+        let (good, new) = (disk.0.join("good"), disk.0.join("new"));
+        fs::write(&good, "good").expect("a good file");
+        let mut command = kakehi_run(&folder, flags);
+        let command = command.env("KAKEHI_STAGE_AFTER", "0us").arg(program("calls"));
+        let mut calls = Calls::start(command);
+        let fd = calls.get(&format!("open {} +c", new.display()));
+        disk.fill("filler");
+        assert_eq!(calls.get(&format!("fill {fd} 40000")), 40_000);
+        let rename = format!("rename {} {}", new.display(), good.display());
+        assert_eq!(calls.ask(&rename), "ENOSPC");
+        assert_eq!(fs::read_to_string(&good).expect("the good file"), "good");
+        disk.free("filler");
+        assert_eq!(calls.ask(&rename), "0");
+        assert_eq!(calls.ask(&format!("close {fd}")), "0");
+        assert_eq!(fs::metadata(&good).expect("the new file").len(), 40_000);
+        calls.end();
+    }
+}
