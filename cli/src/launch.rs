@@ -113,11 +113,11 @@ fn launch(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
         return Ok(Launched::First(service));
     }
     let is_taken = || viewed(config).iter().any(|local| daemon::has_view(local));
-    // Another job's view may come to be there meanwhile, and be gone again. If it is there, this
-    // run needs mounts of its own.
+    // Another job's view may come to be there meanwhile, be gone again, and come again. So this run
+    // gets mounts of its own then, in any case.
     let busy = io::Error::from(Errno::BUSY).to_string();
-    match start(daemon, true) {
-        Err(why) if is_taken() || why.to_string().contains(&busy) => start(daemon, false),
+    match start(daemon, false) {
+        Err(why) if is_taken() || why.to_string().contains(&busy) => start(daemon, true),
         started => started,
     }
     .map(|daemon| Launched::First(Service::By(daemon)))
@@ -166,20 +166,20 @@ fn viewed(config: &Config) -> Vec<PathBuf> {
 }
 
 /// Mounts of this run's own, if it needs them for views.
-fn own_mounts(config: &Config) -> Option<OwnMounts> {
-    OwnMounts::take(&viewed(config)).unwrap_or_else(|why| {
+fn own_mounts(config: &Config, was_taken: bool) -> Option<OwnMounts> {
+    OwnMounts::take(&viewed(config), was_taken).unwrap_or_else(|why| {
         voice::step(format_args!("no view can be mounted for this run alone: {why}"));
         None
     })
 }
 
-/// Starts the process of a daemon, and waits until that serves. It `refuses` to where another job's
-/// view is at a folder.
-fn start(daemon: &ForRun<'_>, refuses: bool) -> Result<Daemon, Failure> {
+/// Starts the process of a daemon, and waits until that serves. It refuses to where another job's
+/// view is at a folder, but for the second time.
+fn start(daemon: &ForRun<'_>, was_taken: bool) -> Result<Daemon, Failure> {
     let failed = |why: &dyn fmt::Display| not_started(why, daemon.config);
-    let mounts = own_mounts(daemon.config);
+    let mounts = own_mounts(daemon.config, was_taken);
     let mut started =
-        Daemon::fork(&[], || {}, |told, run| daemon.serve_at_once(mounts, refuses, told, run))
+        Daemon::fork(&[], || {}, |told, run| daemon.serve_at_once(mounts, !was_taken, told, run))
             .map_err(|why| failed(&why))?;
     let mut line = String::new();
     match started.output.read_line(&mut line) {

@@ -26,13 +26,15 @@ pub struct OwnMounts {
 }
 
 impl OwnMounts {
-    /// Takes them where views of these folders, by their one true names, need them.
+    /// Takes them where views of these folders, by their one true names, need them. One that
+    /// `was_taken` by another job may be so again.
     ///
     /// # Errors
     ///
     /// The kernel does not allow it.
-    pub fn take(locals: &[PathBuf]) -> io::Result<Option<Self>> {
-        let (is_ruled, is_taken) = (!geteuid().is_root(), locals.iter().any(|l| is_mounted(l)));
+    pub fn take(locals: &[PathBuf], was_taken: bool) -> io::Result<Option<Self>> {
+        let is_ruled = !geteuid().is_root();
+        let is_taken = was_taken || locals.iter().any(|local| is_mounted(local));
         let is_needed = is_taken || is_ruled && !has_helper();
         let can_serve = || open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).is_ok();
         if locals.is_empty() || !is_needed || !can_serve() {

@@ -12,11 +12,15 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, makedev, open, statx},
+    fs::{
+        AtFlags, CWD, FlockOperation, Mode, OFlags, StatxAttributes, StatxFlags, flock, makedev,
+        open, statx,
+    },
     io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd},
     mount::{MountFlags, UnmountFlags, mount, unmount},
     net::{AddressFamily, SocketFlags, SocketType, socketpair},
@@ -37,6 +41,9 @@ const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// How long one is waited for that may be dying.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// How long others are waited for that mount views, and how long between two looks.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
+const TURN_PAUSE: Duration = Duration::from_micros(500);
 /// Views of killed daemons that may lie over each other.
 const LAYERS_MAX: usize = 16;
 
@@ -64,6 +71,8 @@ impl Mounted {
     /// helper.
     /// With mounts of this job's own, whatever view is there is another's, and stays below.
     pub(super) fn at(local: &Path, is_read_only: bool, is_apart: bool) -> io::Result<Self> {
+        // Of jobs that start together one mounts here, and the others find its view.
+        let _turn = turn();
         clear(local)?;
         if view_at(local).is_some() && !is_apart {
             return Err(Errno::BUSY.into());
@@ -85,6 +94,20 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         take_away(&self.local, self.number).ok();
     }
+}
+
+/// Waits until no other process is about to mount a view, but not for ever: anybody who may open
+/// the device may hold its lock.
+fn turn() -> Option<OwnedFd> {
+    let device = open(DEVICE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let until = Instant::now() + TURN_WITHIN;
+    while flock(&device, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        if Instant::now() > until {
+            return None;
+        }
+        thread::sleep(TURN_PAUSE);
+    }
+    Some(device)
 }
 
 fn mount_directly(local: &Path, is_read_only: bool, is_for_all: bool) -> io::Result<OwnedFd> {

@@ -12,7 +12,7 @@ use std::{
 use super::{can_mount, coalescing, is_mounted};
 use crate::{
     bad_input::install,
-    harness::{Folder, Running, SOON, kakehi_run, run, skip, succeed, text},
+    harness::{Folder, Running, SOON, collect, kakehi_run, run, skip, started_by, succeed, text},
     jobs::ready,
     remote::local,
 };
@@ -37,6 +37,37 @@ fn second_job_of_a_folder_has_a_view_that_the_first_one_does_not_see() {
     drop(first.child.stdin.take());
     assert!(first.wait(SOON).success());
     assert!(!is_mounted(&local(&folder)));
+}
+
+/// As a job array on a node: each job coalesces one folder into a multifile of its own.
+#[test]
+fn jobs_that_start_together_write_into_their_own_folders() {
+    if !can_mount("views of jobs that start together") {
+        return;
+    }
+    let folder = Folder::new();
+    let local = local(&folder);
+    let script = "cd \"$0\" && LD_PRELOAD= sh -c 'echo >\"$0\"' \"$1\"; sleep 0.2; ls";
+    for round in 0..10 {
+        let jobs = (0..3).map(|number| {
+            let job = format!("{round}.{number}");
+            let multifile = folder.join(format!("{job}.sion"));
+            let flag = format!("{}={}", local.display(), multifile.display());
+            let mut command = kakehi_run(&folder, &["--view", "always", "--coalesce", &flag]);
+            command.env("KAKEHI_JOB", &job).args(["sh", "-c", script]).arg(&local).arg(&job);
+            let mut gate = Command::new("sh");
+            gate.args(["-c", "read line; exec \"$@\"", "sh"]);
+            let mut gated = started_by(gate, &command);
+            (Running::start(gated.stdin(Stdio::piped()).stdout(Stdio::piped())), job)
+        });
+        let mut jobs: Vec<_> = jobs.collect();
+        jobs.iter_mut().for_each(|(running, _)| drop(running.child.stdin.take()));
+        for (mut running, job) in jobs {
+            let seen = collect(running.child.stdout.take().expect("piped"));
+            assert!(running.wait(SOON).success(), "job {job}");
+            assert_eq!(text(&seen.join().expect("read")), format!("{job}\n"));
+        }
+    }
 }
 
 /// Runs `kakehi run ARGUMENTS` as nobody, without fusermount3; `None`, said loudly, where that
