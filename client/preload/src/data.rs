@@ -69,7 +69,7 @@ fn read_examined(fd: c_int, mut buffer: Buffer<'_>) -> Outcome {
 /// Apart, as [`write_otherwise`].
 #[inline(never)]
 fn read_otherwise(fd: c_int, mut buffer: Buffer<'_>) -> Outcome {
-    match target(fd, Client::is_kernels) {
+    match target(fd, Client::leave_read) {
         Some(client) => client.read(fd, buffer.slice()?).map(returned),
         None => ask_read(fd, &mut buffer),
     }
@@ -122,7 +122,7 @@ fn read_examined_at(fd: c_int, mut buffer: Buffer<'_>, at: off_t) -> Outcome {
     if let Some(read) = read_warm(fd, &mut buffer, Some(at)) {
         return read;
     }
-    let client = target(fd, Client::is_kernels);
+    let client = target(fd, Client::leave_read);
     let Some(client) = client else { return ask_read_at(fd, &mut buffer, at) };
     let slice = buffer.slice()?;
     match u64::try_from(at) {
@@ -184,10 +184,10 @@ fn target(fd: c_int, is_kernels: fn(&'static Client, c_int) -> bool) -> Option<&
     Some(client)
 }
 
-/// The client, if it does not know the file yet: the kernel reads it.
+/// The client, if it does not know the file yet and need not: the kernel reads it.
 #[inline]
 pub(crate) fn unexamined(fd: c_int) -> Option<&'static Client> {
-    client().filter(|client| client.is_opened(fd))
+    client().filter(|client| client.is_unexamined(fd))
 }
 
 /// Counts what the kernel has read of a file that the client does not know yet.

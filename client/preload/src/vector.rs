@@ -87,7 +87,7 @@ unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>
         return count_read(client, fd, ask());
     }
     // SAFETY: `count` buffers, as this was promised.
-    match unsafe { Checked::new(fd, buffers, count, at, Client::is_kernels) }? {
+    match unsafe { Checked::new(fd, buffers, count, at, Client::leave_read) }? {
         // SAFETY: few buffers, and each has the room it says.
         Some(checked) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
         // SAFETY: `new` takes no more buffers than these, and each has the room it says.

@@ -37,7 +37,7 @@ impl Client {
             file.detach(Reason::Unsupported);
         }
         file.drain();
-        self.settle_others(&mut file);
+        self.settle_others(&file);
     }
 
     /// Has everything that was accepted for `fd` in the file when it returns.
@@ -126,7 +126,7 @@ impl Client {
     pub fn detach(&'static self, fd: RawFd, reason: Reason) {
         let Some(mut file) = self.locked_fd(fd) else { return };
         file.detach(reason);
-        self.settle_others(&mut file);
+        self.settle_others(&file);
     }
 
     /// The program was told the status of a number by the kernel: which file that is.

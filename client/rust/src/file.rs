@@ -8,7 +8,7 @@ use core::{
 };
 
 use rustix::fs::OFlags;
-use shm::{Linked, Lock};
+use shm::{Inodes, Linked, Lock};
 
 use wire::FileFlags;
 
@@ -37,6 +37,10 @@ pub(crate) struct FileEntry {
     pub(crate) identity: AtomicU64,
     /// Reads in a row that found everything cached.
     pub(crate) streak: AtomicU32,
+    /// Where the inode is in the job's table.
+    place: AtomicU32,
+    /// Files linked with the inode, anybody's, when it was last settled.
+    settled: AtomicU64,
     /// Bytes read since they were last added to the process's counters.
     pub(crate) read_len: AtomicU64,
     pub(crate) lock: Lock<OpenFile>,
@@ -49,9 +53,28 @@ impl FileEntry {
             cursor: Cursor::new(),
             identity: AtomicU64::new(0),
             streak: AtomicU32::new(0),
+            place: AtomicU32::new(0),
+            settled: AtomicU64::new(0),
             read_len: AtomicU64::new(0),
             lock: Lock::new(OpenFile::FREE),
         }
+    }
+
+    /// True if somebody may have staged to the inode since it was last settled.
+    #[inline]
+    pub(crate) fn has_news(&self, inodes: &Inodes) -> bool {
+        let linked = inodes.linked_at(self.place.load(Ordering::Relaxed));
+        linked.count() > 0 && linked.has_news_since(self.settled())
+    }
+
+    fn settled(&self) -> Linked {
+        Linked::from_bits(self.settled.load(Ordering::Relaxed))
+    }
+
+    /// What was staged to the inode by those linked then is in the file, and so will what they
+    /// write.
+    pub(crate) fn settle(&self, linked: Linked) {
+        self.settled.store(linked.to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -68,8 +91,6 @@ pub(crate) struct OpenFile {
     /// A lock of it is this process's, and the server's.
     pub(crate) has_lock: bool,
     pub(crate) state: State,
-    /// Files linked with the inode, anybody's, when it was last settled.
-    pub(crate) settled: Linked,
     /// `O_*` bits the program opened it with.
     pub(crate) flags: u32,
     pub(crate) spent: Spent,
@@ -239,7 +260,6 @@ impl OpenFile {
         writes: Writes::Through,
         has_lock: false,
         state: State::Fresh,
-        settled: Linked::NOBODY,
         flags: 0,
         spent: Spent::NOTHING,
         direct_end: 0,
@@ -279,6 +299,8 @@ impl Files {
             *place = OpenFile { generation: id.generation, number_count: 1, ..file };
             entry.cursor.forget();
             entry.streak.store(0, Ordering::Relaxed);
+            entry.place.store(Inodes::place(file.device, file.inode), Ordering::Relaxed);
+            entry.settle(Linked::NOBODY);
             entry.identity.store(identity(file.device, file.inode), Ordering::Release);
             self.used.fetch_max(index + 1, Ordering::Relaxed);
             self.hint.store(index + 1, Ordering::Relaxed);

@@ -14,6 +14,7 @@ use crate::{
     client::Client,
     connection::Connection,
     file::{self, FileEntry, OpenFile},
+    locked_file::Locked,
     marks::identity,
     names::Name,
     paths::AbsolutePath,
@@ -375,16 +376,34 @@ impl Client {
         inodes.map_or(Linked::NOBODY, |inodes| inodes.linked(device, inode))
     }
 
-    /// Before the kernel changes a file past staging: what others staged for it goes first. Those
+    /// Before the kernel reads or changes a file past staging: what others staged goes first. Those
     /// who opened it before that was staged have not been told otherwise. Whoever the daemon knew
     /// when it was last asked stages nothing from then on that it does not wait for.
-    pub(crate) fn settle_others(&'static self, file: &mut OpenFile) {
-        let own = u64::from(file.state.link().is_some());
-        let linked = self.linked(file.device, file.inode);
-        if linked.count() > own && linked.has_news_since(file.settled) {
-            self.settle_all(file.device, file.inode);
-            file.settled = linked;
+    pub(crate) fn settle_others(&'static self, file: &Locked) {
+        if self.has_news(file.entry) {
+            let own = u64::from(file.state.link().is_some());
+            let linked = self.linked(file.device, file.inode);
+            if linked.count() > own {
+                self.settle_all(file.device, file.inode);
+            }
+            file.entry.settle(linked);
         }
+    }
+
+    /// As [`settle_others`](Self::settle_others), for a file that is not locked.
+    pub(crate) fn settle_news(&'static self, fd: RawFd, entry: &FileEntry) {
+        if self.has_news(entry) {
+            if let Some(file) = self.locked_fd(fd) {
+                self.settle_others(&file);
+            }
+        }
+    }
+
+    /// True if others may have staged to a file's inode since it was last settled.
+    #[inline]
+    pub(crate) fn has_news(&'static self, entry: &FileEntry) -> bool {
+        let inodes = self.job().map(|job| &job.shared().inodes).filter(|i| !i.is_empty());
+        inodes.is_some_and(|inodes| entry.has_news(inodes))
     }
 
     /// How many open files of this process are the inode's.

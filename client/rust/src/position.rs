@@ -74,9 +74,13 @@ impl Client {
         offset: i64,
         whence: u32,
     ) -> Option<io::Result<u64>> {
-        let Entry::File(id) = self.table.get(fd) else { return None };
-        if self.files.get(id)?.cursor.is_clients() {
+        let Entry::File(id) = self.look_up(fd) else { return None };
+        let entry = self.files.get(id)?;
+        if entry.cursor.is_clients() {
             return None;
+        }
+        if !matches!(whence, SEEK_SET | SEEK_CUR) {
+            self.settle_news(fd, entry);
         }
         match self.kernel_seek(fd, offset, whence) {
             Err(Errno::BADF) => None, // There is a placeholder.
@@ -215,7 +219,7 @@ impl Client {
             if file.state.is_lost() {
                 return Err(Errno::IO);
             }
-            self.settle_others(&mut file);
+            self.settle_others(&file);
         }
         self.kernel_truncate(fd, len)
     }

@@ -277,10 +277,10 @@ impl Client {
             staging::link(connection, &mut file, self.borrow(fd), false).ok()?;
         }
         let link = file.state.link().filter(|link| ptr::eq(link.connection, connection))?;
+        if !file.state.is_placeholder() {
+            self.settle_others(&file);
+        }
         if is_write {
-            if !file.state.is_placeholder() {
-                self.settle_others(&mut file);
-            }
             file.state.empty_window();
         }
         let slot = link.keep();

@@ -80,7 +80,8 @@ impl Client {
         let entry = self.files.get(id)?;
         let streak = entry.streak.load(Ordering::Relaxed);
         let read_len = entry.read_len.load(Ordering::Relaxed);
-        if entry.cursor.is_clients() || asks(streak) || times_read(read_len, buffer.len()) {
+        let is_due = asks(streak) || times_read(read_len, buffer.len());
+        if entry.cursor.is_clients() || is_due || self.has_news(entry) {
             return None;
         }
         entry.streak.store(next(streak), Ordering::Relaxed);
@@ -222,6 +223,7 @@ impl Client {
         } else {
             entry.streak.store(next(streak), Ordering::Relaxed);
         }
+        self.settle_news(fd, entry);
         let timed = self.read_begins(entry, wanted);
         let read = self.kernel_read(fd, buffers, at);
         if let (Some(timed), Ok(len)) = (timed, read) {

@@ -69,20 +69,23 @@ impl Client {
         }
     }
 
+    /// Leaves a read of `fd` to the kernel. True if that is safe: as
+    /// [`is_kernels`](Self::is_kernels) says, and nobody has staged what it would miss.
+    #[must_use]
+    #[inline]
+    pub fn leave_read(&'static self, fd: RawFd) -> bool {
+        match self.table.get(fd) {
+            Entry::Opened(_) => self.is_nothing_staged() || self.is_foreign(fd),
+            _ => self.is_kernels(fd),
+        }
+    }
+
     /// True if nothing that was staged can concern `fd`, because it was not examined since it was
     /// opened: the kernel can execute any call on it as it is.
     #[must_use]
     #[inline]
     pub fn is_unexamined(&'static self, fd: RawFd) -> bool {
         matches!(self.table.get(fd), Entry::Opened(_)) && self.is_nothing_staged()
-    }
-
-    /// True if `fd` was opened by this process, and not examined since: the kernel reads it as it
-    /// is, and has its position.
-    #[must_use]
-    #[inline]
-    pub fn is_opened(&self, fd: RawFd) -> bool {
-        self.table.is_opened(fd)
     }
 
     /// Counts bytes that the kernel has read of a file that is not examined.

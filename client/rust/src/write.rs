@@ -183,7 +183,7 @@ impl Client {
         }
         let len = total(data);
         if let Some(reason) = file.goes_directly(data, at) {
-            self.settle_others(&mut file);
+            self.settle_others(&file);
             return file.write_directly(reason, data, at);
         }
         if let Some(room) = file.limited_room(at, len)? {
@@ -209,7 +209,7 @@ impl Client {
         let wrote = match by_block {
             None => file.stage(data, start),
             Some(link) => {
-                self.settle_others(&mut file);
+                self.settle_others(&file);
                 file.write_by_block(link, data, start)
             }
         };
@@ -392,7 +392,7 @@ impl Locked {
             self.detach(reason);
         }
         let (client, fd, is_remote) = (self.client, self.fd, self.state.is_remote());
-        client.settle_others(&mut self);
+        client.settle_others(&self);
         // The kernel has the position of a file that is left for good. That of another one is about
         // to move, and nobody may take it before it has.
         let mut kept = Some(self).filter(|file| !file.state.is_over());

@@ -77,6 +77,31 @@ fn a_wrapped_reader_sees_at_once_what_it_opens_or_stats() {
 }
 
 /// When the write begins the file is its client's alone, and when it ends no more.
+/// As ranks that meet in a barrier between a collective write and a read.
+#[test]
+fn a_wrapped_reader_that_had_the_file_open_before_sees_what_is_written() {
+    let mut pair = Pair::new();
+    for round in 0..ROUNDS {
+        let path = format!("{}.{round}", pair.path);
+        fs::write(&path, "").expect("a file");
+        let reader = pair.other.get(&format!("open {path} r"));
+        let writer = pair.one.get(&format!("open {path} w"));
+        assert_eq!(pair.one.get(&format!("write {writer} first")), 5);
+        let read = match round % 3 {
+            0 => (format!("read {reader} 9"), "[first]"),
+            1 => (format!("pread {reader} 0 9"), "[first]"),
+            _ => (format!("seekend {reader} 0"), "5"),
+        };
+        assert_eq!(pair.other.ask(&read.0), read.1, "round {round}");
+        // Once told the writer stages no more.
+        assert_eq!(pair.one.get(&format!("write {writer} second")), 6);
+        assert_eq!(pair.other.ask(&format!("pread {reader} 5 9")), "[second]");
+        pair.other.get(&format!("close {reader}"));
+        pair.one.get(&format!("close {writer}"));
+    }
+    pair.end(u64::from(ROUNDS) * 5);
+}
+
 #[test]
 fn a_write_during_which_others_open_the_file_is_in_it_when_it_returns() {
     let folder = Folder::new();

@@ -19,7 +19,7 @@
 use crate::sync::{AtomicU64, Ordering};
 
 // Many slots only make few collisions, which is nothing a model or an interpreter looks for.
-const SLOTS: usize = if cfg!(any(loom, miri)) { 2 } else { 16384 };
+const SLOTS: u32 = if cfg!(any(loom, miri)) { 2 } else { 16384 };
 
 /// Bits of a slot that count; the others number its changes, and so many are not made while
 /// somebody looks away.
@@ -33,7 +33,7 @@ const ONE_CHANGE: u64 = 1 << COUNT_BITS;
 pub struct Inodes {
     /// Files counted in, over all slots: while it is zero nobody needs a hash.
     total: AtomicU64,
-    slots: [AtomicU64; SLOTS],
+    slots: [AtomicU64; SLOTS as usize],
 }
 
 /// Content of a slot at one moment. Equal ones: the same files, and nobody has come between.
@@ -43,6 +43,18 @@ pub struct Linked(u64);
 impl Linked {
     /// No file, and none yet.
     pub const NOBODY: Self = Self(0);
+
+    /// What [`to_bits`](Self::to_bits) returned.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// As a word, to be kept in an atomic one.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
 
     /// Files counted in for the inode, and for others with its hash.
     #[must_use]
@@ -86,13 +98,28 @@ impl Inodes {
     /// Returns the users of this inode, and of others with its hash.
     #[must_use]
     pub fn linked(&self, device: u64, inode: u64) -> Linked {
-        Linked(self.slot(device, inode).load(Ordering::Acquire))
+        self.linked_at(Self::place(device, inode))
+    }
+
+    /// The number of an inode's slot, for who [looks at it](Self::linked_at) often.
+    #[must_use]
+    pub fn place(device: u64, inode: u64) -> u32 {
+        let mixed = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        u32::try_from(mixed).unwrap_or(0) % SLOTS
+    }
+
+    /// As [`linked`](Self::linked), by the number of the slot.
+    #[must_use]
+    pub fn linked_at(&self, place: u32) -> Linked {
+        Linked(self.slot_at(place).load(Ordering::Acquire))
     }
 
     fn slot(&self, device: u64, inode: u64) -> &AtomicU64 {
-        let mixed = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        let index = usize::try_from(mixed).unwrap_or(0) % SLOTS;
-        self.slots.get(index).unwrap_or(&self.total)
+        self.slot_at(Self::place(device, inode))
+    }
+
+    fn slot_at(&self, place: u32) -> &AtomicU64 {
+        self.slots.get(place as usize).unwrap_or(&self.total)
     }
 }
 
