@@ -25,6 +25,7 @@ use wire::{Counter, Reason, Request};
 
 use crate::{
     client::{Client, Status},
+    file::FileEntry,
     locked_file::Locked,
     paths::{AbsolutePath, apart},
     proc::link_of,
@@ -77,11 +78,35 @@ impl Client {
         }
     }
 
-    /// Leaves a remote file that was just opened to its view, if every one is.
+    /// Leaves a remote file that was just opened to its view, if every one is, or this process has
+    /// mapped it: pages that it has changed there are in the view alone, and go whole to the file.
     pub(crate) fn detach_opened(&'static self, fd: RawFd) {
         fence(Ordering::SeqCst);
         if self.detaches_remote.load(Ordering::Relaxed) {
             self.detach(fd, Reason::Unsupported);
+            return;
+        }
+        let Entry::File(id) = self.table.get(fd) else { return };
+        let is_mapped = |entry: &FileEntry| self.mapped.has_identity(entry.identity());
+        if self.files.get(id).is_some_and(is_mapped) {
+            self.detach(fd, Reason::Mapped);
+        }
+    }
+
+    /// Leaves a file that this process maps to its view: all descriptors that it has of it.
+    pub(crate) fn detach_mapped(&'static self, identity: u64) {
+        if !self.has_remote() {
+            return;
+        }
+        // A thread that opens it meanwhile sees the mark, or its file is found here.
+        fence(Ordering::SeqCst);
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            if self.files.get(id).is_none_or(|entry| entry.identity() != identity) {
+                continue;
+            }
+            if let Some(mut file) = self.locked(fd, id).filter(|file| file.state.is_remote()) {
+                file.detach(Reason::Mapped);
+            }
         }
     }
 
@@ -278,7 +303,7 @@ impl Locked {
         if !self.state.is_remote() {
             return Err(Errno::BADF);
         }
-        if self.has_lock {
+        if self.locks != 0 {
             return Err(Errno::NOLCK);
         }
         self.state.release_window();

@@ -158,9 +158,11 @@ impl Client {
 
     /// The program maps the file: no descriptor of it begins to stage from now on.
     pub fn mapping(&'static self, fd: RawFd) {
-        if let Some(file) = self.locked_fd(fd) {
-            self.mapped.add(file.device, file.inode);
-        }
+        let Some(file) = self.locked_fd(fd) else { return };
+        let identity = identity(file.device, file.inode);
+        drop(file);
+        self.mapped.add_identity(identity);
+        self.detach_mapped(identity);
     }
 
     /// Counts bytes that a system call wrote to `fd` past the client.

@@ -34,7 +34,7 @@ const _: () = assert!(FILES_MAX <= 1 << 16, "two bytes name an entry");
 pub(crate) struct FileEntry {
     pub(crate) cursor: Cursor,
     /// Stands for device and inode; zero when the place is free.
-    pub(crate) identity: AtomicU64,
+    identity: AtomicU64,
     /// Reads in a row that found everything cached.
     pub(crate) streak: AtomicU32,
     /// Where the inode is in the job's table.
@@ -67,6 +67,11 @@ impl FileEntry {
         linked.count() > 0 && linked.has_news_since(self.settled())
     }
 
+    /// Stands for device and inode; zero when the place is free.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity.load(Ordering::Acquire)
+    }
+
     fn settled(&self) -> Linked {
         Linked::from_bits(self.settled.load(Ordering::Relaxed))
     }
@@ -88,8 +93,8 @@ pub(crate) struct OpenFile {
     pub(crate) inode: u64,
     pub(crate) access: Access,
     pub(crate) writes: Writes,
-    /// A lock of it is this process's, and the server's.
-    pub(crate) has_lock: bool,
+    /// Bits of the owners, all of this process, that locks of it at the server may have.
+    pub(crate) locks: u8,
     pub(crate) state: State,
     /// `O_*` bits the program opened it with.
     pub(crate) flags: u32,
@@ -258,7 +263,7 @@ impl OpenFile {
         inode: 0,
         access: Access { readable: false, writable: false, append: false, direct: false },
         writes: Writes::Through,
-        has_lock: false,
+        locks: 0,
         state: State::Fresh,
         flags: 0,
         spent: Spent::NOTHING,

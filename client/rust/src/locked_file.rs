@@ -3,7 +3,6 @@
 use core::{
     cell::Cell,
     ops::{Deref, DerefMut},
-    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -143,7 +142,7 @@ impl Client {
     ) {
         let wanted = identity(device, inode);
         let lock = |client: &'static Self, fd, id| {
-            let is_its = |entry: &&FileEntry| entry.identity.load(Ordering::Acquire) == wanted;
+            let is_its = |entry: &&FileEntry| entry.identity() == wanted;
             client.files.get(id).filter(is_its)?;
             client.locked_within(fd, id, AT_MOST)
         };

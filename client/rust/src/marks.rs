@@ -42,8 +42,12 @@ impl Marks {
     }
 
     pub(crate) fn has(&self, device: u64, inode: u64) -> bool {
+        self.has_identity(identity(device, inode))
+    }
+
+    pub(crate) fn has_identity(&self, identity: u64) -> bool {
         let is_set = |(word, bit): (&AtomicU64, u64)| word.load(Ordering::Acquire) & bit != 0;
-        self.places(identity(device, inode)).into_iter().all(is_set)
+        self.places(identity).into_iter().all(is_set)
     }
 
     fn places(&self, identity: u64) -> [(&AtomicU64, u64); 2] {

@@ -1,6 +1,6 @@
 //! Files that come and go: which are ours, and what the last close waits for.
 
-use core::{ffi::CStr, ptr, sync::atomic::Ordering};
+use core::{ffi::CStr, ptr};
 
 use rustix::{
     fd::{BorrowedFd, RawFd},
@@ -409,7 +409,7 @@ impl Client {
     /// How many open files of this process are the inode's.
     pub(crate) fn open_count(&'static self, device: u64, inode: u64) -> usize {
         let wanted = identity(device, inode);
-        let same = |entry: &&FileEntry| entry.identity.load(Ordering::Acquire) == wanted;
+        let same = |entry: &&FileEntry| entry.identity() == wanted;
         self.files.all().filter(same).count()
     }
 

@@ -67,10 +67,18 @@ impl Client {
         let Region { slot, start, len } = region;
         let request = Request::Lock { file: slot.number(), terms, start, len };
         let done = slot.connection().call(request).unwrap_or(Err(Errno::IO)).map(drop);
-        if done.is_ok() && kind != LockKind::Unlocked {
-            self.forget_read_ahead();
+        if done.is_ok() {
+            let is_unlocked = kind == LockKind::Unlocked;
+            if !is_unlocked {
+                self.forget_read_ahead();
+            }
             if let Some(mut file) = self.locked_fd(fd) {
-                file.has_lock = true;
+                let by_owner = 1 << owner as u8;
+                match is_unlocked {
+                    true if (start, len) == (0, 0) => file.locks &= !by_owner,
+                    true => {}
+                    false => file.locks |= by_owner,
+                }
             }
         }
         Some(done)

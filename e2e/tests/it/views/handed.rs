@@ -112,8 +112,34 @@ def renamed():
 def refused():
     fd = os.open('shared', os.O_RDONLY)
     return mmap.mmap(fd, 0)
+def written_beside(opens_before):
+    fd = file('beside', b'.' * 8192)
+    other = os.open('beside', os.O_RDWR) if opens_before else None
+    mapped = mmap.mmap(fd, 0)
+    os.close(fd)
+    mapped[100:103] = b'map'
+    other = other or os.open('beside', os.O_RDWR)
+    os.pwrite(other, b'write', 0)
+    os.fsync(other)
+    seen = mapped[:5], os.pread(other, 3, 100)
+    os.close(other)
+    mapped.close()
+    data = open('beside', 'rb').read()
+    return seen, data[:5], data[100:103]
+def written_before():
+    return written_beside(True)
+def written_after():
+    return written_beside(False)
+def was_locked():
+    fd = file('locked')
+    for lock in fcntl.lockf, fcntl.flock:
+        lock(fd, fcntl.LOCK_EX)
+        lock(fd, fcntl.LOCK_UN)
+    with mmap.mmap(fd, 0) as mapped:
+        return mapped[:3]
 for call in (shared, reading, private, sending, ranges, appending, behind_another, no_more,
-        folder_moved, moved_around, as_long_as_it_is, renamed, refused):
+        folder_moved, moved_around, as_long_as_it_is, renamed, refused, written_before, written_after,
+        was_locked):
     tell(call.__name__, call)
 ";
 
