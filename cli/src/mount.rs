@@ -61,10 +61,13 @@ pub(crate) struct Args {
 
 /// Unmounts what 'kakehi mount' has mounted, and waits until everything is written
 ///
-/// Exit status: 0 when it is unmounted; 1 when it was not mounted, or something could not be
-/// written.
+/// Exit status: 0 when it is unmounted; 1 when a program uses it, it was not mounted, or something
+/// could not be written.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Unmount {
+    /// Unmounts it under programs that use it: they lose what they have not written yet.
+    #[arg(long)]
+    force: bool,
     /// The folder.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
@@ -127,6 +130,12 @@ pub(crate) fn unmount(args: &Unmount, environment: &Environment) -> Result<(), F
     let found = || if is_mounted { None } else { folder.metadata().ok() };
     let mode = || found().map(|found| found.mode());
     let before = mode();
+    if is_served && !args.force {
+        if let Err(why) = daemon::take_view_away(&folder) {
+            let advice = "end the programs that use it ('fuser -vm DIR'), or add --force";
+            return Err(Failure::new(Code::Failure, folder.display(), why, advice));
+        }
+    }
     let stopped = match is_served {
         true => caller::ask(&job.folder, Control::Stop).map(drop),
         false => Ok(()),

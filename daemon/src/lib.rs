@@ -99,7 +99,9 @@ pub use standby::{Counts, Standby};
 pub use statistics::{Sample, Summary, Traced, TracedWork};
 pub use uring::{Choice, fork};
 pub use view::apart::OwnMounts;
-pub use view::mount::{clear as clear_view, is_barred, is_mounted as has_view};
+pub use view::mount::{
+    clear as clear_view, is_barred, is_mounted as has_view, take_away_unused as take_view_away,
+};
 
 /// The names in [`Summary::bytes_undelegated`] and [`Summary::fallbacks`].
 pub fn reasons() -> impl Iterator<Item = &'static str> {

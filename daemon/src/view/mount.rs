@@ -160,16 +160,33 @@ pub(super) fn take_away(local: &Path, number: u64) -> io::Result<()> {
     detach(local)
 }
 
+/// Takes a view away that nobody uses.
+///
+/// # Errors
+///
+/// `EBUSY`: a program has a file of it open or mapped, or is in it. Others as `umount(2)`.
+pub fn take_away_unused(local: &Path) -> io::Result<()> {
+    if view_at(local).is_none() {
+        return Ok(());
+    }
+    unmount_as(local, UnmountFlags::NOFOLLOW, "--", Errno::BUSY)
+}
+
 fn detach(local: &Path) -> io::Result<()> {
-    let unmounted = unmount(local, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    unmount_as(local, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW, "-z", Errno::PERM)
+}
+
+/// Unmounts, or has the helper do so, which is given `option` and does not say `why` it fails.
+fn unmount_as(local: &Path, flags: UnmountFlags, option: &str, why: Errno) -> io::Result<()> {
+    let unmounted = unmount(local, flags);
     if geteuid().is_root() || unmounted.is_ok() {
         return Ok(unmounted?);
     }
     let mut helper = Command::new(HELPER);
-    helper.args(["-u", "-q", "-z", "--"]).arg(local).current_dir("/");
+    helper.args(["-u", "-q", option]).arg(local).current_dir("/");
     helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let status = helper.status()?;
-    if status.success() { Ok(()) } else { Err(Errno::PERM.into()) }
+    if status.success() { Ok(()) } else { Err(why.into()) }
 }
 
 /// Takes away what daemons that were killed have left at a folder: views that nobody serves.

@@ -412,10 +412,17 @@ fn multifile_is_mounted_and_unmounted_by_hand() {
     }
     let folder = Folder::new();
     let (kept, at) = (folder.join("kept.sion"), folder.join("at"));
+    let mut refused = Command::new(kakehi());
     let kakehi = |words: &[&str], paths: &[&Path]| by_hand(&folder, words, paths);
     kakehi(&["mount"], &[&kept, &at]);
     fs::write(at.join("file"), "by hand").expect("mounted");
     fs::create_dir(at.join("sub")).expect("mounted");
+    let in_use = fs::File::open(at.join("sub")).expect("mounted");
+    refused.env("XDG_RUNTIME_DIR", folder.path()).arg("umount").arg(&at);
+    let output = run(&mut refused, SOON);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("busy") && is_mounted(&at), "{output:?}");
+    drop(in_use);
     kakehi(&["umount"], &[&at]);
     assert!(!is_mounted(&at) && fs::read_dir(&at).expect("there").count() == 0);
 
