@@ -129,6 +129,10 @@ impl Receive for Incoming {
         self.workers.is_some()
     }
 
+    fn is_broken_off(&self) -> bool {
+        self.receiver.as_ref().is_some_and(uring::Receiver::is_broken_off)
+    }
+
     fn worker(&mut self) -> io::Result<Vec<u8>> {
         let workers = self.workers.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let worker = self.worker.insert(workers.worker()?);

@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{LONG, local};
 use crate::{
-    harness::{Folder, Running, collect, pause, processes_of, python, text},
+    calls::Calls,
+    harness::{Folder, Running, collect, pause, processes_of, program, python, text},
     remote::server::{Scheme, Server},
 };
 
@@ -90,6 +91,29 @@ fn more_threads_than_lanes_wait_for_a_server_and_go_on() {
         let found = fs::read(server.job().join(number.to_string())).expect("written");
         assert_eq!(found, b"first secondthird", "file {number}");
     }
+    server.end();
+}
+
+/// As on a virtual machine that pauses: others have made the file again by then.
+#[test]
+fn what_has_failed_while_the_server_stood_still_does_not_happen_later() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    fs::create_dir_all(server.job()).expect("the server's folder");
+    let victim = server.job().join("victim");
+    fs::write(&victim, "old").expect("the server's folder");
+    let mut command = server.run(&folder);
+    let command = command.env("KAKEHI_REMOTE_TIMEOUT", "1s").arg(program("calls"));
+    let mut calls = Calls::start(command);
+    let at = local(&folder).join("victim").display().to_string();
+    assert_eq!(calls.ask(&format!("stat {at}")), "3");
+    server.running.signal(Signal::STOP);
+    assert_eq!(calls.ask(&format!("unlink {at}")), "EIO");
+    calls.end();
+    fs::write(&victim, "new").expect("the server's folder");
+    server.running.signal(Signal::CONT);
+    pause(Duration::from_secs(1));
+    assert_eq!(fs::read_to_string(&victim).expect("made again"), "new");
     server.end();
 }
 

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::net::{Shutdown, shutdown};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{Shutdown, shutdown},
+};
 
 use super::{
     call::{self, RECEIVE_LEN_MAX},
@@ -146,6 +149,16 @@ impl Receiver {
                 received => return received,
             }
         }
+    }
+
+    /// True if the peer has broken the connection off, and not only sends no more: nobody waits for
+    /// an answer to what has arrived and was not received yet. Costs a system call.
+    #[must_use]
+    pub fn is_broken_off(&self) -> bool {
+        let mut socket = [PollFd::new(&self.0, PollFlags::empty())];
+        let found = poll(&mut socket, Some(&Timespec::default()));
+        let [socket] = socket;
+        found.is_ok() && socket.revents().contains(PollFlags::ERR)
     }
 }
 

@@ -38,6 +38,11 @@ pub(crate) trait Receive: Inlet + 'static {
         false
     }
 
+    /// True if the peer has broken the stream off.
+    fn is_broken_off(&self) -> bool {
+        false
+    }
+
     /// The address of the UCX worker at which this side then takes them.
     fn worker(&mut self) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::Unsupported.into())

@@ -19,7 +19,7 @@
 
 use std::{
     cell::Cell,
-    io,
+    io, mem,
     rc::Rc,
     sync::{Arc, Weak},
     time::Duration,
@@ -237,10 +237,15 @@ struct Connection<'a, S: Locking> {
 impl<S: Locking> Connection<'_, S> {
     /// Takes requests until the client says goodbye, breaks the protocol, or is gone.
     async fn read<R: Receive>(&self, inbox: &mut Inbox<R>) -> io::Result<()> {
+        let (mut heard_at, mut is_given_up) = (self.server.service.handle.now(), false);
         loop {
             inbox.wait(self.outbox.shrink(UNSENT_LEN_MAX)).await;
             inbox.fill().await?;
-            self.heard.note_heard(self.server.service.handle.now());
+            let before = mem::replace(&mut heard_at, self.server.service.handle.now());
+            self.heard.note_heard(heard_at);
+            // What was sent to a process that stood still may be old.
+            let is_late = heard_at.saturating_since(before) > BEAT;
+            is_given_up |= is_late && inbox.receiver().is_broken_off();
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
                     let credit = self.credit(&request)?;
@@ -254,8 +259,9 @@ impl<S: Locking> Connection<'_, S> {
                         _ if payload.len() < data.len() => (bytes_of(&data).into(), data),
                         _ => (Rc::from(payload), data),
                     };
-                    if self.is_replaced() {
-                        // It is sent again; executed late, it could undo what came after that.
+                    if self.is_replaced() || is_given_up {
+                        // It is sent again, or its program was told that it failed; executed late,
+                        // it could undo what came after that.
                         return Err(io::ErrorKind::ConnectionAborted.into());
                     }
                     let received = Received { id, record, request, payload, data };
