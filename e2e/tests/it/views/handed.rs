@@ -138,8 +138,8 @@ def was_locked():
     with mmap.mmap(fd, 0) as mapped:
         return mapped[:3]
 for call in (shared, reading, private, sending, ranges, appending, behind_another, no_more,
-        folder_moved, moved_around, as_long_as_it_is, renamed, refused, written_before, written_after,
-        was_locked):
+        folder_moved, moved_around, as_long_as_it_is, renamed, refused, written_before,
+        written_after, was_locked):
     tell(call.__name__, call)
 ";
 
