@@ -11,8 +11,8 @@ use core::{
 
 use client::{Errno, Name, Reason};
 use libc::{
-    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, c_int, c_uint, dev_t,
-    mode_t, sa_family_t, sockaddr_un, socklen_t,
+    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, c_int,
+    c_uint, dev_t, mode_t, sa_family_t, sockaddr_un, socklen_t,
 };
 
 use crate::{
