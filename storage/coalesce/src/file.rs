@@ -272,6 +272,7 @@ impl Packed {
     }
 
     async fn resize(&self, len: u64) -> io::Result<()> {
+        let _disturbed = self.volume.disturb(self.live.inode, None);
         let changing = self.volume.begin().await?;
         self.volume.clear_set_ids(&changing, &self.live).await?;
         while len > 0 || self.volume.stream_of(&self.live)?.is_some() {
