@@ -2,6 +2,7 @@
 
 mod between;
 mod bundled;
+mod gone;
 mod modes;
 mod ordered;
 mod plain;
