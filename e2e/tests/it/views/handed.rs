@@ -112,8 +112,26 @@ def renamed():
 def refused():
     fd = os.open('shared', os.O_RDONLY)
     return mmap.mmap(fd, 0)
+def forked(name):
+    fd = file(name)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    os.unlink(name)
+    return fd
+def attributes():
+    fd = forked('attributes')
+    os.fchmod(fd, 0o600)
+    os.utime(fd, (1, 2))
+    return oct(os.fstat(fd).st_mode), os.fstat(fd).st_mtime
+def its_own_attributes():
+    fd = forked('own')
+    file('own')
+    os.fchmod(fd, 0o600)
+    return oct(os.fstat(fd).st_mode), oct(os.stat('own').st_mode)
 for call in (shared, reading, private, sending, ranges, appending, behind_another, no_more,
-        folder_moved, moved_around, as_long_as_it_is, renamed, refused):
+        folder_moved, moved_around, as_long_as_it_is, renamed, refused, attributes,
+        its_own_attributes):
     tell(call.__name__, call)
 ";
 
