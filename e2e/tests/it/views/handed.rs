@@ -129,9 +129,27 @@ def its_own_attributes():
     file('own')
     os.fchmod(fd, 0o600)
     return oct(os.fstat(fd).st_mode), oct(os.stat('own').st_mode)
+def linking():
+    os.close(file('plain'))
+    return os.link('missing', 'plain/x')
+def replacing():
+    os.mkdir('above')
+    os.close(file('above/f'))
+    return os.rename('above/f', 'above')
+def paths():
+    os.close(file('named'))
+    os.symlink('nowhere', 'dangling')
+    def path(name, flags):
+        try:
+            return os.close(os.open(name, os.O_PATH | flags))
+        except OSError as why:
+            return errno.errorcode[why.errno]
+    names = 'none', 'none/x', 'named/x', 'dangling', 'named'
+    flags = 0, os.O_NOFOLLOW, os.O_CREAT, os.O_WRONLY, os.O_DIRECTORY
+    return [[path(name, flag) for name in names] for flag in flags]
 for call in (shared, reading, private, sending, ranges, appending, behind_another, no_more,
         folder_moved, moved_around, as_long_as_it_is, renamed, refused, attributes,
-        its_own_attributes):
+        its_own_attributes, linking, replacing, paths):
     tell(call.__name__, call)
 ";
 
