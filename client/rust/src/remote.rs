@@ -27,6 +27,10 @@ use crate::{
     table::Entry,
 };
 
+/// Flags that mean something beside `O_PATH`, with that.
+const OF_PATHS: OFlags =
+    OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
+
 impl Client {
     /// Opens a remote file or folder.
     #[inline(never)]
@@ -38,6 +42,8 @@ impl Client {
         mode: Mode,
     ) -> io::Result<RawFd> {
         let is_plain = Ending::of(name) == Ending::Plain;
+        // The kernel ignores all others.
+        let flags = if flags.contains(OFlags::PATH) { flags & OF_PATHS } else { flags };
         if flags.contains(OFlags::TMPFILE) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -51,7 +57,7 @@ impl Client {
             return self.open_folder(path, flags | OFlags::DIRECTORY);
         }
         if flags.contains(OFlags::PATH) {
-            return self.open_folder(path, flags).map_err(|_| Errno::NOTSUP);
+            return self.open_folder(path, flags).map_err(|_| self.why_unnamed(path, flags));
         }
         if let Some(opened) = self.open_bundled(path, flags - OFlags::DIRECT, mode) {
             return opened;
@@ -71,6 +77,13 @@ impl Client {
             }
             opened => opened,
         }
+    }
+
+    /// The error of a name that the kernel does not find in a view: there may be none.
+    fn why_unnamed(&'static self, path: &AbsolutePath, flags: OFlags) -> Errno {
+        let follow = !flags.contains(OFlags::NOFOLLOW);
+        let found = self.status(path.bytes(), |path_len| Request::Stat { path_len, follow });
+        found.map_or(Errno::IO, |found| found.err().unwrap_or(Errno::NOTSUP))
     }
 
     /// # Errors

@@ -223,10 +223,11 @@ impl View {
     async fn set(&self, node: u64, changes: Changes) -> Result<Status, Errno> {
         let named = changes.handle.and_then(|handle| self.handles.borrow().file(handle).ok());
         let path = self.nodes.borrow().path(node);
-        // One that has no name any more can be reached by an open file only.
+        // Programs of the library remove and rename files that the kernel has open: an open file is
+        // sure to be the one. By one that may not be written no length is set.
         let file = named.or_else(|| match path {
-            Some(_) => None,
-            None => self.handles.borrow().of_node(node),
+            Some(_) if changes.size.is_some() => None,
+            _ => self.handles.borrow().of_node(node),
         });
         let attributes = attributes(&changes).into_iter().flatten().map(Change::Attribute);
         for change in changes.size.map(Change::Len).into_iter().chain(attributes) {

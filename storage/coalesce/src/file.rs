@@ -1,7 +1,14 @@
 //! An open file whose bytes are in a stream of a multifile.
 
-use std::{cell::OnceCell, io, rc::Rc, slice};
+use std::{
+    cell::{Cell, OnceCell},
+    io,
+    ops::Range,
+    rc::Rc,
+    slice,
+};
 
+use executor::Credit;
 use multifile::catalogue::Time;
 use rustix::{
     fs::{FallocateFlags, MemfdFlags, OFlags, SeekFrom, memfd_create},
@@ -18,7 +25,7 @@ use super::{
     opening::now,
     places::Disturbed,
     tree::{Found, PERMISSIONS, REGULAR, Tree, Wish},
-    volume::Volume,
+    volume::{Changing, Volume},
 };
 
 /// An open file.
@@ -238,14 +245,25 @@ impl Packed {
         if from.is_empty() {
             return Ok(0);
         }
-        let machine = self.volume.machine();
-        let entrance = self.live.entrance.take().await;
+        let entrance = Cell::new(Some(self.live.entrance.take().await));
         let changing = self.volume.begin().await?;
-        self.volume.clear_set_ids(&changing, &self.live).await?;
+        let write = || self.write_in(&changing, entrance.take(), at, from);
+        self.volume.with_room(write).await
+    }
+
+    async fn write_in(
+        &self,
+        changing: &Changing<'_>,
+        entrance: Option<Credit>,
+        at: u64,
+        from: &Buffers,
+    ) -> io::Result<usize> {
+        let machine = self.volume.machine();
+        self.volume.clear_set_ids(changing, &self.live).await?;
         let written = loop {
             let at = if self.appends { self.len()? } else { at };
             let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
-            let stream = self.volume.stream_for(&changing, &self.live, end).await?;
+            let stream = self.volume.stream_for(changing, &self.live, end).await?;
             let entered = if self.appends {
                 stream.enter_at_end(machine, from).await?
             } else {
@@ -258,7 +276,6 @@ impl Packed {
             }
         };
         self.volume.wrote(&self.live);
-        drop(changing);
         written
     }
 
@@ -272,10 +289,15 @@ impl Packed {
     }
 
     async fn resize(&self, len: u64) -> io::Result<()> {
+        let _disturbed = self.volume.disturb(self.live.inode, None);
         let changing = self.volume.begin().await?;
-        self.volume.clear_set_ids(&changing, &self.live).await?;
+        self.volume.with_room(|| self.resize_in(&changing, len)).await
+    }
+
+    async fn resize_in(&self, changing: &Changing<'_>, len: u64) -> io::Result<()> {
+        self.volume.clear_set_ids(changing, &self.live).await?;
         while len > 0 || self.volume.stream_of(&self.live)?.is_some() {
-            let stream = self.volume.stream_for(&changing, &self.live, len).await?;
+            let stream = self.volume.stream_for(changing, &self.live, len).await?;
             if stream.resize(self.volume.machine(), len).await? {
                 break;
             }
@@ -298,13 +320,25 @@ impl Packed {
             return Err(Errno::OPNOTSUPP.into());
         }
         let changing = self.volume.begin().await?;
-        self.volume.clear_set_ids(&changing, &self.live).await?;
+        let allocate = || self.allocate_in(&changing, how, keeps, at..end);
+        self.volume.with_room(allocate).await
+    }
+
+    async fn allocate_in(
+        &self,
+        changing: &Changing<'_>,
+        how: FallocateFlags,
+        keeps: bool,
+        range: Range<u64>,
+    ) -> io::Result<()> {
+        let Range { start: at, end } = range;
+        self.volume.clear_set_ids(changing, &self.live).await?;
         let machine = self.volume.machine();
         let room = if how.is_empty() || !keeps { end } else { 0 };
         let is_empty = || Ok::<_, io::Error>(self.volume.stream_of(&self.live)?.is_none());
         // Of nothing, nothing is made zeros.
         while room > 0 || !is_empty()? {
-            let stream = self.volume.stream_for(&changing, &self.live, room).await?;
+            let stream = self.volume.stream_for(changing, &self.live, room).await?;
             let is_done = if how.is_empty() {
                 stream.reserve(machine, at, end).await?;
                 true

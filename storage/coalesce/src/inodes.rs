@@ -51,6 +51,9 @@ pub(super) struct Users {
     free: RefCell<BTreeSet<(u64, u64)>>,
     /// The same, but that the names on the disk may still say whose they were.
     left: RefCell<BTreeSet<u64>>,
+    /// Bytes of these, but for those of the ones that were not counted yet.
+    left_len: Cell<u64>,
+    uncounted: RefCell<Vec<u64>>,
     /// When inodes were written, of those whose names do not say it yet.
     written: RefCell<HashMap<u64, Time>>,
 }
@@ -103,7 +106,24 @@ impl Users {
 
     /// These tasks are nobody's any more.
     pub(super) fn set_left(&self, tasks: impl IntoIterator<Item = u64>) {
-        self.left.borrow_mut().extend(tasks);
+        let mut uncounted = self.uncounted.borrow_mut();
+        let known = uncounted.len();
+        uncounted.extend(tasks);
+        self.left.borrow_mut().extend(uncounted.iter().skip(known));
+    }
+
+    /// Bytes of those, if each has as many as `len_of` says.
+    pub(super) fn left_len(&self, len_of: impl Fn(u64) -> u64) -> u64 {
+        let more = self.uncounted.take().into_iter().map(len_of);
+        self.left_len.set(more.fold(self.left_len.get(), u64::saturating_add));
+        self.left_len.get()
+    }
+
+    /// Takes those: who does has them free.
+    pub(super) fn take_left(&self) -> BTreeSet<u64> {
+        self.left_len.set(0);
+        self.uncounted.borrow_mut().clear();
+        self.left.take()
     }
 
     /// An inode has lost its last name. Its task is nobody's when the record of that is written, of
@@ -402,21 +422,6 @@ impl Volume {
         let streams = self.streams.borrow();
         let with = |task| Some((streams.reach(task)?.1, task));
         tasks.into_iter().filter_map(with).filter(|(chunk_len, _)| *chunk_len > 0).collect()
-    }
-
-    /// Has it on the disk that nobody has the tasks whose files are gone: these are free then.
-    pub(super) async fn free_left(&self) -> io::Result<()> {
-        let left = self.users.left.take();
-        if left.is_empty() {
-            return Ok(());
-        }
-        let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
-        let synced = names.sync(self.machine(), true).await;
-        match synced {
-            Ok(()) => self.users.set_free(self.with_chunks(left)),
-            Err(_) => self.users.set_left(left),
-        }
-        synced
     }
 
     /// Has the names say when an open file was written.

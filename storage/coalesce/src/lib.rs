@@ -24,6 +24,7 @@ mod condition;
 mod dense;
 mod extensions;
 mod file;
+mod freeing;
 mod inodes;
 mod intake;
 mod keeping;
@@ -361,9 +362,10 @@ impl Storage for Coalesced {
         match file {
             Open::Plain(file) => self.machine.close(file).await,
             Open::Packed(file) => {
+                let volume = Rc::clone(file.volume());
                 drop(file);
                 self.show_calm();
-                Ok(())
+                Box::pin(volume.reclaim()).await
             }
         }
     }
@@ -375,7 +377,8 @@ impl Storage for Coalesced {
                 self.taken().await;
                 let done = Box::pin(names::execute(volume, call, self.intake.as_deref())).await;
                 self.show_calm();
-                done
+                let reclaimed = Box::pin(volume.reclaim()).await;
+                done.and_then(|answer| reclaimed.map(|()| answer))
             }
         }
     }

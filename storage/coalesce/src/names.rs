@@ -143,6 +143,10 @@ struct Concerned {
 impl Concerned {
     fn by(tree: &Tree, call: &NameCall) -> Result<Self, Errno> {
         let find = |path| tree.find(path, false);
+        let linked = match call {
+            NameCall::Link { from, .. } => Some(find(from)?.inode()?),
+            _ => None,
+        };
         let (made, lost) = match call {
             NameCall::Unlink { path } | NameCall::RemoveDir { path } => (vec![], vec![find(path)?]),
             NameCall::MakeDir { path, .. } => (vec![find(path)?], vec![]),
@@ -153,10 +157,6 @@ impl Concerned {
             NameCall::Link { to, .. } => (vec![find(to)?], vec![]),
             NameCall::Symlink { name, .. } => (vec![find(name)?], vec![]),
             _ => (vec![], vec![]),
-        };
-        let linked = match call {
-            NameCall::Link { from, .. } => find(from)?.inode,
-            _ => None,
         };
         let is_file = |inode: u64| tree.node(inode).is_none_or(Node::is_file);
         let all = made.iter().chain(&lost).filter_map(|found| found.inode);
@@ -228,7 +228,11 @@ fn changes(tree: &Tree, call: &NameCall, now: Time) -> Result<Vec<Change>, Errno
             Ok(tree.make(&find(path)?, FOLDER, permissions, now)?.1)
         }
         NameCall::Rename { from, to, flags } => tree.rename(&find(from)?, &find(to)?, *flags, now),
-        NameCall::Link { from, to } => tree.link(&find(from)?, &find(to)?, now),
+        NameCall::Link { from, to } => {
+            let from = find(from)?;
+            from.inode()?; // Before anything is said of the other name.
+            tree.link(&from, &find(to)?, now)
+        }
         NameCall::Symlink { text, name } => tree.symlink(text, &find(name)?, now),
         _ => Err(Errno::NOSYS),
     }

@@ -131,18 +131,16 @@ impl Volume {
         if records.reserved_len.get() >= wanted(NAMES_AHEAD / 2) {
             return Ok(());
         }
-        for ahead in [most, NAMES_LEAST] {
+        let reserve = async |ahead| {
             let end = wanted(ahead);
-            match names.reserve(self.machine(), records.end_at.get(), end).await {
-                Err(error) if ahead > NAMES_LEAST && is_full(&error) => {}
-                reserved => {
-                    reserved?;
-                    records.reserved_len.set(end);
-                    break;
-                }
-            }
+            names.reserve(self.machine(), records.end_at.get(), end).await?;
+            records.reserved_len.set(end);
+            Ok(())
+        };
+        match reserve(most).await {
+            Err(why) if is_full(&why) => self.with_room(|| reserve(NAMES_LEAST)).await,
+            reserved => reserved,
         }
-        Ok(())
     }
 
     /// Gives back what the last writer of names had reserved and not used, but for what some calls

@@ -78,7 +78,7 @@ impl Volume {
         drop(taken);
         // The new names are there: from here on no failure matters but for the space.
         let freed = async {
-            self.sync_names().await?;
+            self.sync_if_durable().await?;
             if is_before {
                 names.resize(self.machine(), at + len).await?;
                 self.reserve_anew().await
@@ -96,7 +96,7 @@ impl Volume {
     async fn place_names(&self, at: u64, place: u64, bytes: &[u8]) -> io::Result<()> {
         let names = self.stream(catalogue::TASK as u64)?;
         self.write_names(place, bytes).await?;
-        self.sync_names().await?;
+        self.sync_if_durable().await?;
         let (head, was) = (self.tree.borrow().head_at(at), Heap::buffer(HEAD_LEN_MAX));
         names.read(self.machine(), 0, &was.clone().into()).await?;
         if let Err(error) = self.write_names(0, &head).await {
@@ -108,7 +108,7 @@ impl Volume {
     }
 
     /// Has the names on the disk, if they are to be safe from the loss of the node.
-    async fn sync_names(&self) -> io::Result<()> {
+    async fn sync_if_durable(&self) -> io::Result<()> {
         if !self.is_durable.get() {
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 mod between;
 mod bundled;
+mod gone;
 mod modes;
 mod ordered;
 mod plain;
@@ -359,6 +360,14 @@ fn times_and_modes_outlive_the_daemon() {
     assert_eq!(Status::decode(&bytes), Some(written));
 }
 
+#[test]
+fn link_to_a_missing_file_says_so_before_it_looks_at_the_new_name() {
+    let mut world = World::new(1);
+    world.open("a", OFlags::CREATE | OFlags::WRONLY).expect("made");
+    let link = NameCall::Link { from: name("none"), to: name("a/x") };
+    assert_eq!(errno(world.name(link).expect_err("missing")), Errno::NOENT);
+}
+
 // ---- names alone
 
 fn tree(me: u32) -> Tree {
@@ -395,6 +404,8 @@ fn names_are_refused_as_posix_has_it() {
         ("/d", "/g", 0, Errno::NOTDIR),
         ("/g", "/d", 0, Errno::ISDIR),
         ("/h", "/d", 0, Errno::NOTEMPTY),
+        ("/d/e/f", "/d", 0, Errno::NOTEMPTY),
+        ("/d/e/f", "/d/e", 0, Errno::NOTEMPTY),
         ("/x", "/y", 0, Errno::NOENT),
         ("/g", "/d/e/f", 1, Errno::EXIST),
         ("/g", "/y", 2, Errno::NOENT),

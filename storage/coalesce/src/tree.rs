@@ -409,6 +409,9 @@ impl Tree {
             Some(other) if other == inode => return Ok(Vec::new()),
             Some(other) => match (is_folder(inode), self.catalogue.names(other)) {
                 (true, None) => return Err(Errno::NOTDIR),
+                (false, Some(_)) if self.is_below(from.folder, other) => {
+                    return Err(Errno::NOTEMPTY);
+                }
                 (false, Some(_)) => return Err(Errno::ISDIR),
                 (true, Some(names)) if !names.is_empty() => return Err(Errno::NOTEMPTY),
                 (true, Some(_)) => {

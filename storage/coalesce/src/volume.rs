@@ -65,6 +65,8 @@ pub(crate) struct Volume {
     pub(super) growth: Turn,
     /// To give chunks to small streams.
     pub(super) placing: Turn,
+    /// To free tasks whose files are gone.
+    pub(super) freeing: Turn,
 }
 
 /// A change that is being made: the multifile is not closed before it is.
@@ -127,6 +129,7 @@ impl Volume {
             tasks: Turn::default(),
             growth: Turn::default(),
             placing: Turn::default(),
+            freeing: Turn::default(),
         };
         volume.take_members(&opened.lens)?;
         for (task, ends) in (0..).zip(opened.ends) {
@@ -252,6 +255,10 @@ impl Volume {
         Ok(changing)
     }
 
+    pub(super) fn condition(&self) -> Condition {
+        self.condition.get()
+    }
+
     /// An event changes its condition; returns the one before.
     fn note(&self, event: fn(&mut Condition)) -> Condition {
         let mut condition = self.condition.get();
@@ -315,7 +322,7 @@ impl Volume {
             self.sync_counted().await?;
         }
         let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
-        names.sync(&self.machine, data_only).await?;
+        self.sync_names(data_only).await?;
         match stream {
             Some(stream) if !Rc::ptr_eq(stream.member(), &names) => {
                 stream.member().sync(&self.machine, data_only).await

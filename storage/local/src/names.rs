@@ -21,7 +21,7 @@ use rustix::{
     fs::{
         Access, AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec,
         Timestamps, Uid, accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat,
-        renameat_with, symlinkat, unlinkat, utimensat,
+        renameat_with, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
@@ -231,7 +231,12 @@ pub(crate) fn execute(scope: &Scope, call: &NameCall, learned: &Learned) -> io::
             unlinkat(at.folder(), &at.name, AtFlags::REMOVEDIR)?;
         }
         NameCall::Link { from, to } => {
-            let (from, to) = (scope.anchor(from)?, scope.anchor(to)?);
+            let from = scope.anchor(from)?;
+            let to = scope.anchor(to).or_else(|why| {
+                // That a file is missing the kernel says first.
+                statat(from.folder(), &from.name, AtFlags::SYMLINK_NOFOLLOW)?;
+                Err(why)
+            })?;
             linkat(from.folder(), &from.name, to.folder(), &to.name, AtFlags::empty())?;
         }
         NameCall::Symlink { text, name } => {

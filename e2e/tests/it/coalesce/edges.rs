@@ -141,6 +141,35 @@ fn files_can_be_removed_where_the_disk_is_full() {
     }
 }
 
+/// Each is longer than half of the room: in one chunk, and in several.
+#[test]
+fn removed_files_make_room_for_others_while_the_run_lasts() {
+    crate::views::needs_view!();
+    for (sync, before) in [("", false), ("sync -f \"$0\"; ", false), ("", true)] {
+        let folder = Folder::new();
+        let Some(disk) = Disk::mount(&folder, "disk") else { return };
+        let file = disk.0.join("kept.sion");
+        let flag = format!("{}={}", local(&folder).display(), file.display());
+        let run = |script: &str| {
+            let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+            command.args(["bash", "-c", script]).arg(local(&folder)).arg(folder.path());
+            succeed(&mut command, SOON)
+        };
+        if before {
+            run("echo there >\"$0/there\"");
+        }
+        let found = run(&format!(
+            "set -e; for len in 200000 300000; do head -c $len /dev/urandom >\"$1/big\"; \
+             for i in 1 2 3 4 5 6; do cp \"$1/big\" \"$0/$i\"; cmp \"$1/big\" \"$0/$i\"; \
+             echo $i; [ $i = 6 ] || rm \"$0/$i\"; {sync}done; mv \"$0/6\" \"$0/x\"; \
+             [ $len = 300000 ] || rm \"$0/x\"; done"
+        ));
+        assert_eq!(found, "1\n2\n3\n4\n5\n6\n".repeat(2));
+        run("cmp \"$1/big\" \"$0/x\"");
+        is_closed(&file);
+    }
+}
+
 /// New files get their own physical file, so the others stay dense.
 #[test]
 fn a_defragmented_multifile_is_written_on() {

@@ -137,9 +137,44 @@ def was_locked():
         lock(fd, fcntl.LOCK_UN)
     with mmap.mmap(fd, 0) as mapped:
         return mapped[:3]
+def forked(name):
+    fd = file(name)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    os.unlink(name)
+    return fd
+def attributes():
+    fd = forked('attributes')
+    os.fchmod(fd, 0o600)
+    os.utime(fd, (1, 2))
+    return oct(os.fstat(fd).st_mode), os.fstat(fd).st_mtime
+def its_own_attributes():
+    fd = forked('own')
+    file('own')
+    os.fchmod(fd, 0o600)
+    return oct(os.fstat(fd).st_mode), oct(os.stat('own').st_mode)
+def linking():
+    os.close(file('plain'))
+    return os.link('missing', 'plain/x')
+def replacing():
+    os.mkdir('above')
+    os.close(file('above/f'))
+    return os.rename('above/f', 'above')
+def paths():
+    os.close(file('named'))
+    os.symlink('nowhere', 'dangling')
+    def path(name, flags):
+        try:
+            return os.close(os.open(name, os.O_PATH | flags))
+        except OSError as why:
+            return errno.errorcode[why.errno]
+    names = 'none', 'none/x', 'named/x', 'dangling', 'named'
+    flags = 0, os.O_NOFOLLOW, os.O_CREAT, os.O_WRONLY, os.O_DIRECTORY
+    return [[path(name, flag) for name in names] for flag in flags]
 for call in (shared, reading, private, sending, ranges, appending, behind_another, no_more,
-        folder_moved, moved_around, as_long_as_it_is, renamed, refused, written_before,
-        written_after, was_locked):
+        folder_moved, moved_around, as_long_as_it_is, renamed, refused, attributes,
+        its_own_attributes, linking, replacing, paths, written_before, written_after, was_locked):
     tell(call.__name__, call)
 ";
 

@@ -22,6 +22,26 @@ impl Stream {
         self.clear(machine, from.max(self.len()), to).await
     }
 
+    /// Cuts off all bytes of a stream that nobody has, where the file system takes their space
+    /// back; else it is as it was.
+    pub(in super::super) async fn discard(&self, machine: &Machine) -> io::Result<()> {
+        let _held = self.alone().await;
+        let _taken = self.turn.take().await;
+        let (len, mut at) = (self.len(), 0);
+        self.change_len(machine, len, 0).await?;
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        while at < len {
+            let piece = self.piece(at, len - at)?;
+            if let Err(why) = self.allocate(machine, hole, piece).await {
+                // What is left there would be seen if it got longer again.
+                self.change_len(machine, 0, len).await?;
+                return Err(why);
+            }
+            at += piece.len;
+        }
+        Ok(())
+    }
+
     pub(super) async fn clear(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
         let mut at = from;
         while at < to {

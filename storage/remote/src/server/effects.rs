@@ -177,12 +177,14 @@ async fn look<S: Storage>(storage: &S, effect: &Effect<S::File>) -> io::Result<O
     stat(storage, path, follow).await
 }
 
-/// Returns the status of a name, if it exists.
+/// Returns the status of a name, if it exists; why it cannot, the request says.
 async fn stat<S: Storage>(storage: &S, path: &CString, follow: bool) -> io::Result<Option<Status>> {
     match storage.name(NameCall::Stat { path: path.clone(), follow }).await {
         Ok(answer) => Ok(Status::decode(&answer.bytes)),
-        Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            _ => Err(error),
+        },
     }
 }
 

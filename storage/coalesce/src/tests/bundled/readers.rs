@@ -205,3 +205,23 @@ fn file_without_a_name_is_kept_for_who_reads_it_by_the_table() {
     volume.show_calm();
     assert_eq!(volume.users.left_count(), 1, "its chunk is left");
 }
+
+#[test]
+fn file_truncated_by_who_opens_it_to_read_is_shown_without_bytes() {
+    let mut all = Bundles::new(3);
+    all.create(0, "a");
+    all.write(0);
+    all.close(0);
+    all.tick();
+    let (session, uses) = (all.makers[0].session, Uses { reads: true, makes: false });
+    all.call(NameCall::Lease { path: name(""), session, uses }).expect("a folder");
+    let (_, place) = all.look("a").expect("at rest");
+    assert!(place.size > 0);
+    let open = all.world.open("a", OFlags::RDONLY | OFlags::TRUNC).expect("there");
+    all.world.model.insert("a".to_owned(), Vec::new());
+    all.check_table();
+    let files = all.world.files.clone();
+    all.world.executor.run_until(Storage::close(&files, open)).expect("closed");
+    let (_, place) = all.look("a").expect("at rest");
+    assert_eq!(place.size, 0);
+}
