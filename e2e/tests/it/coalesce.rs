@@ -1,6 +1,7 @@
 //! Folders whose files are kept in a multifile, by the daemon of a job and by a server.
 
 mod bundles;
+mod damaged;
 mod edges;
 mod read_only;
 mod rest;
