@@ -246,6 +246,11 @@ fn is_empty(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.len() == 0)
 }
 
+/// True if it is a multifile, closed or not.
+fn is_multifile(path: &Path) -> bool {
+    Growing::peek(&Disk::new(), path).is_ok()
+}
+
 /// True if it keeps the files of a folder, closed or not.
 fn is_coalesced(path: &Path) -> bool {
     let names = Growing::peek(&Disk::new(), path).map(|Peek { head, .. }| records_at(&head));

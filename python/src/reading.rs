@@ -1,6 +1,11 @@
 //! A multifile open for reading: all tasks, or those of one rank.
 
-use std::{ffi::OsString, fs::File, os::fd::AsRawFd as _, path::PathBuf};
+use std::{
+    ffi::{CString, OsString},
+    fs::File,
+    os::fd::AsRawFd as _,
+    path::PathBuf,
+};
 
 use multifile::{
     Argument, Disk, Error, ParReader, TaskReader,
@@ -11,6 +16,7 @@ use multifile::{
     name,
 };
 use pyo3::{
+    exceptions::PyRuntimeWarning,
     prelude::*,
     types::{PyBytes, PyDict},
 };
@@ -135,7 +141,12 @@ impl Reader {
         let bytes = py.detach(|| catalogue_bytes(stream));
         let bytes = bytes.map_err(|why| raise(&self.path, why))?;
         let catalogue = match Catalogue::read(&bytes) {
-            Ok((catalogue, _)) => catalogue,
+            Ok(read) => {
+                if read.is_damaged(true) {
+                    self.warn(py, "its names are damaged: some are lost")?;
+                }
+                read.catalogue
+            }
             Err(Unreadable::NoNames) => return Ok(None),
             Err(_) => return Err(self.damaged("its names are damaged")),
         };
@@ -222,6 +233,12 @@ impl Reader {
             Source::All(reader) => reader.header(0).map_or(Order::NATIVE, |header| header.order),
             Source::Own(reader) => reader.set().order,
         }
+    }
+
+    /// Warns where what can be read is not all there was.
+    fn warn(&self, py: Python<'_>, why: &str) -> PyResult<()> {
+        let text = CString::new(format!("{}: {why}", self.path.display()))?;
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
     }
 
     fn damaged(&self, why: &str) -> PyErr {

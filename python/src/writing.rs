@@ -11,6 +11,7 @@ use crate::{comm::Comm, error::raise};
 #[pyclass(frozen, module = "kakehi._kakehi")]
 pub(crate) struct Writer {
     path: PathBuf,
+    keyval: bool,
     /// `None` when it is closed.
     sink: Mutex<Option<Sink>>,
 }
@@ -67,16 +68,18 @@ impl Writer {
                 Sink::Own(Box::new(writer), held)
             }
         };
-        Ok(Self { path, sink: Mutex::new(Some(sink)) })
+        Ok(Self { path, keyval, sink: Mutex::new(Some(sink)) })
     }
 
     /// Appends to a task.
     fn write(&self, py: Python<'_>, task: usize, data: &[u8]) -> PyResult<()> {
+        self.demand(!self.keyval, "its streams hold records: use write_key")?;
         self.with(py, |sink| sink.task(task)?.write(data))
     }
 
     /// Appends a record to a task.
     fn write_key(&self, py: Python<'_>, task: usize, key: u64, data: &[u8]) -> PyResult<()> {
+        self.demand(self.keyval, "its streams hold no records: open it with keyval=True")?;
         self.with(py, |sink| sink.task(task)?.write_record(key, data))
     }
 
@@ -121,6 +124,12 @@ impl Writer {
 }
 
 impl Writer {
+    /// Refuses a way to write that would spoil the streams.
+    fn demand(&self, is_right: bool, why: &str) -> PyResult<()> {
+        let failed = || PyValueError::new_err(format!("{}: {why}", self.path.display()));
+        is_right.then_some(()).ok_or_else(failed)
+    }
+
     fn with<T: Send>(
         &self,
         py: Python<'_>,

@@ -1,6 +1,7 @@
 """Reading what SIONlib wrote."""
 
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -129,3 +130,14 @@ def test_import_is_short_and_brings_no_large_module():
         assert loaded == "[]"
         times.append(float(seconds))
     assert min(times) < 0.030, times
+
+
+def test_damaged_names_are_shown_with_a_warning(container, tmp_path):
+    path = tmp_path / "a" / container.name
+    shutil.copytree(container.parent, path.parent)
+    data = path.read_bytes()
+    assert b"a.txt" in data
+    path.write_bytes(data.replace(b"a.txt", b"a.tyt", 1))
+    with pytest.warns(RuntimeWarning, match="names are damaged"):
+        names = kakehi.Multifile(path).names
+    assert "out/a.txt" not in names

@@ -96,3 +96,25 @@ def test_task_that_is_not_there_is_refused(tmp_path):
     with kakehi.Multifile(tmp_path / "a", "w", tasks=1) as multifile:
         with pytest.raises(ValueError, match="task"):
             multifile.write(1, b"x")
+
+
+def test_streams_take_what_they_are_opened_for(tmp_path):
+    with kakehi.Multifile(tmp_path / "plain", "w", tasks=1, chunk_size=100) as multifile:
+        multifile.write(0, b"hello")
+        with pytest.raises(ValueError, match="keyval=True"):
+            multifile.write_key(0, 1, b"x")
+    assert kakehi.Multifile(tmp_path / "plain")[0] == b"hello"
+    keyed = tmp_path / "keyed"
+    with kakehi.Multifile(keyed, "w", tasks=1, chunk_size=100, keyval=True) as multifile:
+        multifile.write_key(0, 1, b"x")
+        with pytest.raises(ValueError, match="write_key"):
+            multifile.write(0, b"hello")
+    assert kakehi.Multifile(keyed).read_key(0, 1) == [b"x"]
+    verify(keyed)
+
+
+@pytest.mark.parametrize("tasks", [-1, 10**7, 2**31, 2**70])
+def test_numbers_of_tasks_that_cannot_be_are_refused(tmp_path, tasks):
+    with pytest.raises(ValueError, match="tasks"):
+        kakehi.Multifile(tmp_path / "a", "w", tasks=tasks)
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::{
-    file_failure,
+    file_failure, in_use, is_multifile,
     leftover::{Leftover, identity},
 };
 use crate::failure::{Code, Failure};
@@ -87,8 +87,14 @@ impl Beside {
     ///
     /// # Errors
     ///
-    /// When the file exists and may not be replaced, or is an input.
+    /// When the file exists and may not be replaced, is an input, or a multifile that somebody
+    /// writes.
     pub(crate) fn check(&self, name: &OsStr) -> Result<(), Failure> {
+        self.hold(name).map(drop)
+    }
+
+    /// The same; as long as the file is open that is to be replaced, no daemon begins to write it.
+    fn hold(&self, name: &OsStr) -> Result<Option<File>, Failure> {
         let path = self.parent.join(name);
         match fs::metadata(&path) {
             Ok(found) if self.inputs.contains(&identity(&found)) => {
@@ -98,7 +104,12 @@ impl Beside {
                 let advice = "remove it, name another output, or add --force";
                 Err(Failure::new(Code::Failure, path.display(), "it exists already", advice))
             }
-            _ => Ok(()),
+            Ok(found) if found.is_file() && is_multifile(&path) => {
+                // One that may not be read can be replaced all the same.
+                let Ok(file) = File::open(&path) else { return Ok(None) };
+                in_use(&path, &file, false).map_or(Ok(Some(file)), Err)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -116,7 +127,7 @@ impl Beside {
         let left = self.leftover(&names);
         // `a.000001` comes before `a`.
         names.sort_unstable_by(|a, b| b.cmp(a));
-        names.iter().try_for_each(|name| self.check(name))?;
+        let _held = names.iter().map(|name| self.hold(name)).collect::<Result<Vec<_>, _>>()?;
         self.sync(&names).map_err(failed)?;
         for name in &names {
             let path = self.parent.join(name);

@@ -16,7 +16,7 @@ use super::{
     beside::Beside,
     copy::{Target, in_parallel},
     damage, failure, inputs,
-    names::names,
+    names::{judge, names},
     open,
     progress::Progress,
     stream, stream_failure, total_len,
@@ -35,7 +35,7 @@ pub(super) const NAMES_ROOM: u64 = 1 << 20;
 /// Of a coalesced multifile the names have room for more; new files get another physical file.
 ///
 /// Tasks keep their order and ranks, streams their bytes; a set may get another number of files.
-/// Data that differs from its checksums is refused: exit status 4.
+/// Data that differs from its checksums, and damaged names, are refused: exit status 4.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
@@ -134,7 +134,9 @@ pub(crate) fn defragment(
         let why = "a task has a negative rank, which nobody finds in several files";
         return Err(Failure::usage(path.display(), why, "leave out --files"));
     }
-    if let Some(task) = tasks.first_mut().filter(|_| has_names(reader, path)) {
+    let names = if reader.task_count() > 0 { names(reader, path) } else { Ok(None) };
+    // Names that make no sense are copied as they are.
+    if let Some(task) = tasks.first_mut().filter(|_| !matches!(names, Ok(None))) {
         task.chunk_len += NAMES_ROOM;
     }
     let source = Streams {
@@ -151,14 +153,10 @@ pub(crate) fn defragment(
         beside.check(member.as_os_str())
     })?;
     damage::refuse(reader, path)?;
+    names.ok().flatten().map_or(Ok(()), |names| judge(&names, path))?;
     let made = beside.path(&name);
     assemble("defrag", &made, &tasks, &lens, &options, &source).map_err(|why| beside.told(why))?;
     beside.publish()
-}
-
-/// True if the first task may have names of files: if they are damaged they are copied as they are.
-fn has_names(reader: &Reader<File>, path: &Path) -> bool {
-    reader.task_count() > 0 && !matches!(names(reader, path), Ok(None))
 }
 
 /// Opens the stream of a task at a position.

@@ -25,7 +25,7 @@ use super::{
     beside::Beside,
     copy::{Target, in_parallel},
     file_failure, inputs,
-    names::{names_of, paths_of},
+    names::{judge, names_of, paths_of},
     open,
     progress::Progress,
     stream, stream_failure,
@@ -73,8 +73,9 @@ pub(crate) struct Args {
 
 pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
-    let names = names_of(&reader, &args.file)?;
-    let paths = wanted(args, &names)?;
+    let read = names_of(&reader, &args.file)?;
+    let names = &read.catalogue;
+    let paths = wanted(args, names)?;
     if args.output.symlink_metadata().is_ok() {
         let why = "it exists already";
         let advice = "remove it, or name another output";
@@ -89,7 +90,7 @@ pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
         rest => target.join(OsStr::from_bytes(rest.unwrap_or(path))),
     };
     let rights = Rights::of(&reader, args.preserve_permissions);
-    let extract = Extract { source: &args.file, reader: &reader, names: &names, rights };
+    let extract = Extract { source: &args.file, reader: &reader, names, rights };
     let bytes = extract.all(&paths, &target, place, is_single).map_err(|why| beside.told(why))?;
     beside.publish()?;
     let (file, files) = (args.output.display().to_string(), paths.len());
@@ -97,7 +98,8 @@ pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
     output::show(args.json, &document, || {
         let bytes = Size(bytes).approximate();
         format!("{file}: {}, {bytes}\n", report::count(files, "name", "s"))
-    })
+    })?;
+    judge(&read, &args.file)
 }
 
 /// Returns the paths to extract, each folder before its content.

@@ -8,7 +8,7 @@ use multifile::catalogue::TASK;
 
 use super::{
     check_readable, failure,
-    names::{by_task, names, paths_of, without_task},
+    names::{by_task, judge, names, paths_of, without_task},
     open,
 };
 use crate::{failure::Failure, output};
@@ -54,9 +54,10 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
     // A first stream that cannot be read holds no names; its row says that it is damaged.
     let is_readable = reader.stream(TASK).is_ok();
-    let names = if is_readable { names(&reader, &args.file)? } else { None };
-    let paths = names.as_ref().map(|names| paths_of(names, &args.file)).transpose()?;
-    let named = names.as_ref().zip(paths.as_deref());
+    let read = if is_readable { names(&reader, &args.file)? } else { None };
+    let names = read.as_ref().map(|read| &read.catalogue);
+    let paths = names.map(|names| paths_of(names, &args.file)).transpose()?;
+    let named = names.zip(paths.as_deref());
     let without_data = named.map_or_else(Vec::new, |(names, paths)| without_task(names, paths));
     let names = named.map(|(names, paths)| by_task(names, paths));
     let row = |task| {
@@ -87,7 +88,8 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
     };
     output::show(args.json, &listing, || text(&listing))?;
     let damaged = listing.tasks.iter().filter(|row| row.bytes.is_none()).map(|row| row.task);
-    check_readable(&reader, &args.file, damaged)
+    check_readable(&reader, &args.file, damaged)?;
+    read.map_or(Ok(()), |names| judge(&names, &args.file))
 }
 
 fn text(listing: &Listing) -> String {

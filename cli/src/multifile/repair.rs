@@ -1,6 +1,7 @@
 //! `kakehi multifile repair`: makes a multifile readable whose writers died.
 
 use std::{
+    collections::HashMap,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -8,6 +9,7 @@ use std::{
 
 use multifile::{
     Disk, Doubt, Error, Part as Element, Repair,
+    catalogue::TASK,
     name::{journal, physical},
     storage::File as _,
 };
@@ -17,7 +19,9 @@ use super::{
     beside::Beside,
     copy::{Target, in_parallel, input_failure},
     damage::differs,
-    file_failure, held_failure, in_use, is_empty, open,
+    file_failure, held_failure, in_use, is_empty,
+    names::{are_damaged, rewrite},
+    open,
     progress::Progress,
     verify::records,
 };
@@ -59,6 +63,8 @@ const CHECKSUM: &str = "checksum";
 const CUT: &str = "cut";
 /// and in one about which the parts of a closed file contradict each other.
 const CONTRADICTION: &str = "contradiction";
+/// Names of files that are lost, in the task that holds them.
+const NAMES: &str = "names";
 /// Tasks that are named to people.
 const SHOWN: usize = 20;
 
@@ -71,6 +77,9 @@ struct Found {
     in_doubt: bool,
     /// A closed file had some, and they are not readable any more.
     checksums_lost: bool,
+    /// Of a copy whose names were rewritten without lost ones: tasks with data and no name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks_without_name: Option<Vec<usize>>,
     tasks: Vec<Row>,
 }
 
@@ -81,7 +90,7 @@ struct Row {
     local_rank: u32,
     global_rank: i64,
     bytes: u64,
-    /// `none`, `zeros`, `gap`, `checksum`, `cut`, or `contradiction`.
+    /// `none`, `zeros`, `gap`, `checksum`, `names`, `cut`, or `contradiction`.
     doubt: &'static str,
     /// Left out behind a gap.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,19 +108,25 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     let others = others.map(|number| hold(&physical(&args.file, number), in_place));
     let _others_held = others.collect::<Result<Vec<_>, _>>()?;
     let mut rows = rows(&found);
-    let (needed, checksums_lost) = (found.needed(), found.loses_checksums());
+    let (mut needed, checksums_lost) = (found.needed(), found.loses_checksums());
     let in_doubt = found.is_in_doubt();
-    let done = needed && !args.dry_run && !(in_place && in_doubt);
+    let mut done = needed && !args.dry_run && !(in_place && in_doubt);
+    let mut tasks_without_name = None;
     match &args.output {
-        Some(output) => repair_copy(args, output, found.file_count())?,
+        Some(output) => tasks_without_name = repair_copy(args, output, found.file_count())?,
         None if done => found.apply().map_err(|why| held_failure(&args.file, why))?,
         None => {}
     }
     if done || !needed {
         compare(args.output.as_ref().unwrap_or(&args.file), &mut rows)?;
     }
+    if tasks_without_name.is_some() {
+        (needed, done) = (true, true);
+        rows.iter_mut().filter(|row| row.task == TASK).for_each(|row| row.doubt = NAMES);
+    }
     let file = args.output.as_ref().unwrap_or(&args.file).display().to_string();
-    let report = Found { file, needed, done, in_doubt, checksums_lost, tasks: rows };
+    let report =
+        Found { file, needed, done, in_doubt, checksums_lost, tasks_without_name, tasks: rows };
     output::show(args.json, &report, || text(&report))?;
     judge(&report)
 }
@@ -132,11 +147,14 @@ fn compare(path: &Path, rows: &mut [Row]) -> Result<(), Failure> {
     reader.check().map_err(|why| held_failure(path, why))?;
     let damaged = in_parallel(0..reader.task_count(), |task| {
         let is_damaged = differs(&reader, path, task)? || records(&reader, task).is_err();
-        Ok(is_damaged.then_some(task))
+        let has_lost_names = || task == TASK && are_damaged(&reader, path);
+        let doubt = if is_damaged { Some(CHECKSUM) } else { has_lost_names().then_some(NAMES) };
+        Ok(doubt.map(|doubt| (task, doubt)))
     })?;
-    rows.iter_mut()
-        .filter(|row| damaged.contains(&Some(row.task)))
-        .for_each(|row| row.doubt = CHECKSUM);
+    let damaged: HashMap<_, _> = damaged.into_iter().flatten().collect();
+    for row in rows {
+        row.doubt = damaged.get(&row.task).copied().unwrap_or(row.doubt);
+    }
     Ok(())
 }
 
@@ -152,7 +170,12 @@ fn examine(path: &Path) -> Result<Repair<Disk>, Failure> {
 }
 
 /// Copies all physical files and journals, holes as holes, and repairs the copies.
-fn repair_copy(args: &Args, output: &Path, file_count: usize) -> Result<(), Failure> {
+/// Rewrites names without those that are lost, and returns the tasks that have none then.
+fn repair_copy(
+    args: &Args,
+    output: &Path,
+    file_count: usize,
+) -> Result<Option<Vec<usize>>, Failure> {
     let members = (0u32..).take(file_count).map(|number| {
         let path = physical(&args.file, number);
         File::open(&path).map_err(|why| file_failure(&path, &why))
@@ -175,7 +198,15 @@ fn repair_copy(args: &Args, output: &Path, file_count: usize) -> Result<(), Fail
     }
     drop(progress);
     examine(&made)?.salvage().map_err(|why| held_failure(output, why))?;
-    beside.publish()
+    let reader = open(&made).map_err(|why| beside.told(why))?;
+    let has_lost_names = reader.task_count() > 0 && are_damaged(&reader, &made);
+    let without_name = match has_lost_names.then(|| rewrite(&reader, &made)) {
+        // Names that make no sense stay as they are.
+        Some(Err(why)) if why.code == Code::Damaged => None,
+        rewritten => rewritten.transpose().map_err(|why| beside.told(why))?.flatten(),
+    };
+    beside.publish()?;
+    Ok(without_name)
 }
 
 fn copy_file(from: &File, old: &Path, new: &Path, progress: &Progress) -> Result<(), Failure> {
@@ -237,15 +268,15 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
 }
 
 fn text(found: &Found) -> String {
-    let Found { file, needed, done, in_doubt, checksums_lost, tasks } = found;
+    let Found { file, needed, done, in_doubt, checksums_lost, tasks, .. } = found;
     let doubtful: Vec<_> = tasks.iter().filter(|row| row.doubt != "none").collect();
-    let damaged = tasks.iter().filter(|row| row.doubt == CHECKSUM).count();
+    let is_damaged = |row: &&Row| [CHECKSUM, NAMES].contains(&row.doubt);
+    let damaged = tasks.iter().filter(is_damaged).count();
     if !needed && damaged == 0 {
         let tasks = report::count(tasks.len(), "task", "s");
         return format!("{file}: nothing to repair, {tasks}, all whole\n");
     }
-    let shown: Vec<_> =
-        doubtful.iter().filter(|row| *needed || row.doubt == CHECKSUM).copied().collect();
+    let shown: Vec<_> = doubtful.iter().copied().filter(|row| *needed || is_damaged(row)).collect();
     let mut text: String = shown.iter().take(SHOWN).map(|row| line(file, row)).collect();
     if let Some(more) = shown.len().checked_sub(SHOWN).filter(|more| *more > 0) {
         text += &format!("{file}: … and {more} more; --json has all\n");
@@ -269,6 +300,7 @@ fn text(found: &Found) -> String {
         (of("gap"), format!("lost {}", Size(lost).approximate())),
         (of("zeros"), "may have ended in zeros".to_owned()),
         (of(CHECKSUM), "not as the checksum says".to_owned()),
+        (of(NAMES), "with names that are lost".to_owned()),
         (of(CUT), "may be cut off".to_owned()),
         (of(CONTRADICTION), "in doubt".to_owned()),
     ] {
@@ -290,6 +322,7 @@ fn line(file: &str, row: &Row) -> String {
             format!("; {lost} more are lost, for the journal has a gap before them")
         }
         (CHECKSUM, _) => ", which differ from their checksum".to_owned(),
+        (NAMES, _) => ": names of files that are lost".to_owned(),
         (CONTRADICTION, _) => " at a guess: header, tables, and length contradict".to_owned(),
         (CUT, _) => ", and more may be cut off with the end of the file".to_owned(),
         _ => String::new(),
@@ -304,6 +337,15 @@ fn judge(found: &Found) -> Result<(), Failure> {
         let tasks = report::count(differing, "task", "s");
         let why = format!("the data of {tasks} differs from its checksums");
         return Err(Failure::new(Code::Damaged, &found.file, why, "do not trust these tasks"));
+    }
+    if of(NAMES) > 0 {
+        let why = "some of its names are damaged and lost";
+        let advice = match found.tasks_without_name.as_deref() {
+            None => "have the others by --output; 'kakehi multifile split' reads data by number",
+            Some([]) => "the others are whole, and no data is without one",
+            Some(_) => "the others are whole; read 'tasks_without_name' of --json by number",
+        };
+        return Err(Failure::new(Code::Damaged, &found.file, why, advice));
     }
     let doubtful = of(CONTRADICTION);
     if cut > 0 {
@@ -351,6 +393,7 @@ mod tests {
                 done: true,
                 in_doubt: false,
                 checksums_lost: false,
+                tasks_without_name: None,
                 tasks,
             };
             text(&found).lines().map(ToOwned::to_owned).collect::<Vec<_>>()

@@ -5,10 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use multifile::{Error, Reader};
+use multifile::{Error, Reader, catalogue::TASK};
 use serde::Serialize;
 
-use super::{copy::in_parallel, held_failure, open, progress::Progress, stream_len, total_len};
+use super::{
+    copy::in_parallel, held_failure, names::are_damaged, open, progress::Progress, stream_len,
+    total_len,
+};
 use crate::{
     failure::{Code, Failure},
     output,
@@ -52,6 +55,10 @@ pub(crate) fn verify(args: &Args) -> Result<(), Failure> {
     let progress = Progress::new("verify", total_len(&reader));
     let damage = in_parallel(0..reader.task_count(), |task| {
         match check(&reader, task, &progress)? {
+            Ok(()) if task == TASK && are_damaged(&reader, &args.file) => {
+                let why = "the names of files in it are damaged".to_owned();
+                Ok(Some(Damage { task, why }))
+            }
             Ok(()) => Ok(None),
             // A file that cannot be read says nothing about its data.
             Err(why @ Error::Io { .. }) => Err(super::task_failure(&args.file, task, why)),

@@ -1,6 +1,7 @@
 //! Folders whose files are kept in a multifile, by the daemon of a job and by a server.
 
 mod bundles;
+mod damaged;
 mod edges;
 mod read_only;
 mod rest;
@@ -375,6 +376,28 @@ fn nodes_share_a_multifile_of_a_server() {
     }
 }
 
+/// Tries to replace a multifile that a job has by what makes one.
+fn replaced_by_force(folder: &Folder) {
+    let (kept, other) = (kept(folder), folder.join("other.sion"));
+    let plain = folder.join("in");
+    fs::write(&plain, "data").expect("file");
+    succeed(multifile(&["join"], &other).arg(&plain), SOON);
+    let forced: [(&[&str], [&Path; 2]); 4] = [
+        (&["join", "--force"], [&kept, &plain]),
+        (&["defrag", "--force"], [&other, &kept]),
+        (&["cat", "--force", "--task", "0", "--output"], [&other, &kept]),
+        (&["repair", "--force", "--output"], [&other, &kept]),
+    ];
+    for (arguments, paths) in forced {
+        let mut command = multifile(arguments, paths[0]);
+        command.arg(paths[1]).env("XDG_RUNTIME_DIR", folder.path());
+        let output = run(&mut command, SOON);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("in use by job "), "{arguments:?}: {said}");
+    }
+}
+
 #[test]
 fn a_multifile_has_one_writer_and_bad_ones_are_named() {
     let folder = Folder::new();
@@ -405,9 +428,12 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
         joined.args(["-c", &line]).arg(kakehi()).env("XDG_RUNTIME_DIR", folder.path());
         assert_eq!(succeed(&mut joined, SOON), "a\n", "{line}");
     }
+    replaced_by_force(&folder);
     first.signal(Signal::TERM);
     drop(first);
     assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()));
+    let left = extracted(&folder, &kept(&folder), "left").join("a");
+    assert_eq!(fs::read(left).expect("it is not lost"), b"one\n");
 
     fs::write(folder.join("no.sion"), "something else").expect("file");
     let at = |file: &str| format!("{}={}", local(&folder).display(), folder.join(file).display());

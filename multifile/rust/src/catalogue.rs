@@ -10,6 +10,7 @@
 
 mod names;
 mod nodes;
+mod reading;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -21,11 +22,12 @@ use std::{
 
 pub use self::{
     names::Names,
+    reading::{End, Reading},
     record::{Encoder, encode, unmake_files},
 };
 use self::{
     nodes::Nodes,
-    record::{HEAD_LEN as RECORD_HEAD_LEN, NAME_LEN, NODE_LEN, each_change, record},
+    record::{NAME_LEN, NODE_LEN},
 };
 
 use crate::codec::{Fields, put_u32, put_u64, wide};
@@ -157,44 +159,32 @@ impl Catalogue {
         Self { number, nodes, folders, inner: HashMap::new(), next: ROOT + 1 }
     }
 
-    /// The names in a stream, and how many of its bytes count: a record at the end that is not
-    /// whole does not.
-    ///
-    /// # Errors
-    ///
-    /// Why these are no names.
-    pub fn read(stream: &[u8]) -> Result<(Self, usize), Unreadable> {
-        let (number, at) = head(stream)?;
-        let mut read = usize::try_from(at).map_err(|_| Unreadable::Damaged)?;
-        if read > stream.len() {
-            return Err(Unreadable::Damaged);
-        }
-        let mut catalogue = Self::new(number, Node::default());
-        while let Some(body) = stream.get(read..).and_then(record) {
-            each_change(body, |change| catalogue.apply(change)).ok_or(Unreadable::Damaged)?;
-            read += RECORD_HEAD_LEN + body.len();
-        }
-        Ok((catalogue, read))
-    }
-
     /// The stream that says what this catalogue says.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
         [self.head(VERSION), self.records()].concat()
     }
 
+    /// The same as one record, which is as short as any stream that says it.
+    #[must_use]
+    pub fn write_short(&self) -> Vec<u8> {
+        let changes: Vec<_> = self.changes().collect();
+        [self.head(VERSION), encode(&changes)].concat()
+    }
+
+    /// Changes that make these nodes and names.
+    fn changes(&self) -> impl Iterator<Item = Change> {
+        let nodes = self.nodes().map(|(inode, node)| Change::Node(inode, node.clone()));
+        nodes.chain(self.folders.iter().flat_map(|(folder, names)| {
+            let names = names.sorted().into_iter();
+            names.map(|(name, inode)| Change::Name(*folder, name.to_vec(), inode))
+        }))
+    }
+
     /// Records that say what this catalogue says, for any place in a stream.
     #[must_use]
     pub fn records(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for (inode, node) in self.nodes() {
-            bytes.extend(encode(&[Change::Node(inode, node.clone())]));
-        }
-        for (folder, names) in &self.folders {
-            for (name, inode) in names.sorted() {
-                bytes.extend(encode(&[Change::Name(*folder, name.to_vec(), inode)]));
-            }
-        }
+        let mut bytes: Vec<_> = self.changes().flat_map(|change| encode(&[change])).collect();
         // Who had the last number may be gone, and nobody is to have it again.
         let last = self.next - 1;
         if !self.nodes.contains(last) {

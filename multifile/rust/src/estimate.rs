@@ -54,6 +54,17 @@ impl Extent {
     pub(crate) fn note(&mut self, flaw: Flaw) {
         self.flaw = self.flaw.max(flaw);
     }
+
+    /// Ends the stream, which is this one, at `end`.
+    pub(crate) fn end_at<F: File>(&mut self, stream: &mut TaskReader<F>, end: u64) -> Result<()> {
+        stream.seek(end)?;
+        let (block, used) = stream.cursor().block();
+        self.lens.truncate(block + 1);
+        if let Some(last) = self.lens.last_mut() {
+            *last = used;
+        }
+        Ok(())
+    }
 }
 
 /// How far the data of a file can reach.
@@ -220,13 +231,7 @@ pub(crate) fn end_with_record<F: File>(
     if end == extent.lens.iter().sum() {
         return Ok(());
     }
-    stream.seek(end)?;
-    let (block, used) = stream.cursor().block();
-    extent.lens.truncate(block + 1);
-    if let Some(last) = extent.lens.last_mut() {
-        *last = used;
-    }
-    Ok(())
+    extent.end_at(&mut stream, end)
 }
 
 /// End of the last complete record that begins before `known`, the end of what is not zero.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     _Buffer = Any
 
 DEFAULT_CHUNK_SIZE = 1 << 20
+#: One process writes so many tasks at most: each takes memory until the multifile is closed.
+TASKS_MAX = 1 << 22
 LINKS_MAX = 40
 
 
@@ -343,10 +345,14 @@ def _chunks(
     if isinstance(chunk_size, int):
         if tasks is None:
             raise ValueError("pass the number of tasks, or a chunk_size for each")
+        if not 0 <= tasks <= TASKS_MAX:
+            raise ValueError(f"{tasks} tasks: 0 to {TASKS_MAX} are possible")
         return [chunk_size] * tasks
     chunks = list(chunk_size)
     if tasks not in (None, len(chunks)):
         raise ValueError(f"{tasks} tasks, but {len(chunks)} chunk sizes")
+    if len(chunks) > TASKS_MAX:
+        raise ValueError(f"{len(chunks)} tasks: 0 to {TASKS_MAX} are possible")
     return chunks
 
 

@@ -16,7 +16,7 @@ use std::{
 
 use multifile::{
     Disk, Growing, Held, Options, Peek,
-    catalogue::{self, Catalogue, Node, Time, Unreadable},
+    catalogue::{self, Catalogue, Node, Reading, Time, Unreadable},
     name::{journal, physical},
 };
 use rustix::{
@@ -213,7 +213,14 @@ fn take(
         tracing::warn!("{} may not be written: its files are only read", path.display());
     }
     let names = growing.names(lens.first().copied().unwrap_or(0)).map_err(of_set)?;
-    let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
+    let read = Catalogue::read(&names).map_err(why)?;
+    if read.is_damaged(!was_unclosed) {
+        if is_writable {
+            return Err(Unfit::LostNames.into());
+        }
+        tracing::warn!("{}: its names are damaged: files are missing", path.display());
+    }
+    let Reading { catalogue, len, .. } = read;
     if damaged.contains(&catalogue::TASK) {
         tracing::warn!("{}: what was last done to its names is lost", path.display());
     }

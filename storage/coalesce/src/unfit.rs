@@ -21,6 +21,8 @@ pub(super) enum Unfit {
     Later,
     /// The catalogue cannot be read, or not be.
     Names,
+    /// Some of the catalogue cannot be read; the rest is not to be lost with it.
+    LostNames,
     /// It is missing, and another physical file of an earlier set is there.
     Headless(PathBuf),
     /// Another physical file of its set cannot be used.
@@ -52,6 +54,10 @@ impl Unfit {
             }
             Self::Later => "use that version, or name another file",
             Self::Names => "name another file; `kakehi multifile split` reads what is in this one",
+            Self::LostNames => {
+                "it is left as it is: have `kakehi multifile repair --output` make a copy with the \
+                 names that are whole, and name that"
+            }
             Self::Headless(_) => {
                 "bring the first one back under this name: a set is moved and copied as a whole; \
                  or remove the others, whose files are lost then"
@@ -85,6 +91,7 @@ impl fmt::Display for Unfit {
             Self::NoNames => f.write_str("it has no names of files: --coalesce did not make it"),
             Self::Later => f.write_str("a later version of Kakehi wrote it"),
             Self::Names => f.write_str("its names are damaged"),
+            Self::LostNames => f.write_str("some of its names are damaged"),
             Self::Headless(path) => {
                 write!(f, "it is missing, but {} of the same set is there", path.display())
             }
@@ -148,12 +155,13 @@ mod tests {
     fn each_reason_has_advice_of_its_own() {
         let member =
             Error::Io { file: 1, os: Errno::NOENT.raw_os_error(), kind: io::ErrorKind::NotFound };
-        let reasons: [io::Error; 15] = [
+        let reasons: [io::Error; 16] = [
             Unfit::Taken.into(),
             Unfit::Special.into(),
             Unfit::NoNames.into(),
             Unfit::Later.into(),
             Unfit::Names.into(),
+            Unfit::LostNames.into(),
             Unfit::Headless("/a.sion.000001".into()).into(),
             Unfit::of_set(Path::new("/a.sion"), member),
             Error::Damaged { part: Part::Magic, file: 0 }.into(),

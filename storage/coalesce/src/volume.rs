@@ -403,7 +403,11 @@ impl Volume {
             stream.hand_on();
             stream.resize(&self.machine, 0).await?;
         }
-        let (growing, lens) = (Arc::clone(&self.growing), self.lens());
+        let (growing, mut lens) = (Arc::clone(&self.growing), self.lens());
+        // A record that failed and could not be cut off would be damage in a closed multifile.
+        if let Some(names) = lens.get_mut(catalogue::TASK) {
+            *names = (*names).min(self.records.end_at.get());
+        }
         let durable = self.is_durable.get();
         let closing = move || match lock(&growing).take() {
             Some(growing) => Ok(growing.close(&lens, durable)?),

@@ -10,6 +10,11 @@ fn folder() -> Node {
     Node { mode: FOLDER | 0o755, ..Node::default() }
 }
 
+/// The names in a stream, and how many of its bytes count.
+fn names_in(stream: &[u8]) -> Result<(Catalogue, usize), Unreadable> {
+    Catalogue::read(stream).map(|read| (read.catalogue, read.len))
+}
+
 fn sample() -> (Vec<u8>, Vec<usize>) {
     let catalogue = Catalogue::new(42, folder());
     let (mut stream, mut ends) = (catalogue.write(), Vec::new());
@@ -32,13 +37,13 @@ fn sample() -> (Vec<u8>, Vec<usize>) {
 #[test]
 fn names_read_back_as_they_were_written() {
     let (stream, _) = sample();
-    let (catalogue, read) = Catalogue::read(&stream).unwrap();
+    let (catalogue, read) = names_in(&stream).unwrap();
     assert_eq!((catalogue.number(), read), (42, stream.len()));
     let paths = catalogue.paths().unwrap();
     assert_eq!(paths, [(b"moved".to_vec(), 3), (b"z\xff".to_vec(), 4)]);
     assert_eq!(catalogue.node(3), Some(&file(Some(1))));
     assert_eq!(catalogue.node(4).unwrap().text, b"a/b");
-    let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
+    let (again, _) = names_in(&catalogue.write()).unwrap();
     assert_eq!(again.paths().unwrap(), paths);
     assert_eq!(again.next_inode(), 5);
 }
@@ -48,20 +53,20 @@ fn names_read_back_as_they_were_written() {
 fn a_stream_that_ends_anywhere_has_the_names_of_its_whole_records() {
     let (stream, ends) = sample();
     for end in HEAD_LEN..stream.len() {
-        let (cut, read) = Catalogue::read(&stream[..end]).unwrap();
+        let (cut, read) = names_in(&stream[..end]).unwrap();
         assert!(read <= end);
         let whole = ends.iter().copied().filter(|whole| *whole <= end).max();
         if let Some(whole) = whole {
             assert_eq!(read, whole, "{end}");
-            let (expected, _) = Catalogue::read(&stream[..whole]).unwrap();
+            let (expected, _) = names_in(&stream[..whole]).unwrap();
             assert_eq!(cut.paths().unwrap(), expected.paths().unwrap());
         }
         // What was reserved behind it reads as zeros, which may be what was cut off.
         let holed = [&stream[..end], &[0; 100]].concat();
-        let read_on = Catalogue::read(&holed).unwrap().1;
+        let read_on = names_in(&holed).unwrap().1;
         assert!(read_on == read || holed[..read_on] == stream[..read_on], "{end}");
     }
-    assert_eq!(Catalogue::read(&stream[..HEAD_LEN - 1]).err(), Some(Unreadable::NoNames));
+    assert_eq!(names_in(&stream[..HEAD_LEN - 1]).err(), Some(Unreadable::NoNames));
 }
 
 #[test]
@@ -70,7 +75,7 @@ fn names_that_make_no_sense_are_refused() {
     for name in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
         let record = encode(&[Change::Node(2, file(None)), Change::Name(ROOT, name.to_vec(), 2)]);
         let stream = [base.clone(), record].concat();
-        assert_eq!(Catalogue::read(&stream).err(), Some(Unreadable::Damaged), "{name:?}");
+        assert_eq!(names_in(&stream).err(), Some(Unreadable::Damaged), "{name:?}");
     }
     for change in [
         Change::Name(ROOT, b"a".to_vec(), 9),
@@ -85,7 +90,7 @@ fn names_that_make_no_sense_are_refused() {
         let named = Change::Name(ROOT, b"named".to_vec(), 3);
         let record = encode(&[Change::Node(2, file(None)), Change::Node(3, file(None)), named]);
         let stream = [base.clone(), record, encode(std::slice::from_ref(&change))].concat();
-        assert_eq!(Catalogue::read(&stream).err(), Some(Unreadable::Damaged), "{change:?}");
+        assert_eq!(names_in(&stream).err(), Some(Unreadable::Damaged), "{change:?}");
     }
 }
 
@@ -139,19 +144,19 @@ fn any_changes_are_made_or_refused_and_read_back() {
             }
             // What makes no sense ends the stream, so most of it is to make some.
             let longer = [&stream[..], &record].concat();
-            let is_read = Catalogue::read(&longer).is_ok();
+            let is_read = names_in(&longer).is_ok();
             if is_read || rng.u8(..200) == 0 {
                 stream = longer;
             }
         }
-        let Ok((catalogue, _)) = Catalogue::read(&stream) else { continue };
+        let Ok((catalogue, _)) = names_in(&stream) else { continue };
         read += 1;
         let counts = |catalogue: &Catalogue| {
             (0..6)
                 .map(|inode| (catalogue.link_count(inode), catalogue.folder_count(inode)))
                 .collect::<Vec<_>>()
         };
-        let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
+        let (again, _) = names_in(&catalogue.write()).unwrap();
         assert_eq!(counts(&again), counts(&catalogue), "seed {seed}");
         assert_eq!(again.paths(), catalogue.paths(), "seed {seed}");
         for inode in 0..6 {
@@ -170,18 +175,53 @@ fn any_changed_byte_is_noticed_or_harmless() {
         let mut changed = stream.clone();
         changed[at] ^= 0x55;
         // Refused, or the names up to the record it is in.
-        if let Ok((catalogue, read)) = Catalogue::read(&changed) {
+        if let Ok((catalogue, read)) = names_in(&changed) {
             assert!(read <= at || (MAGIC.len() + 4..HEAD_LEN).contains(&at), "{at}");
             assert!(catalogue.paths().unwrap().len() <= 3);
         }
     }
 }
 
+/// Format rule 11.3.
+#[test]
+fn whole_records_behind_a_changed_one_are_read_and_it_is_damage() {
+    let (stream, ends) = sample();
+    let root = Catalogue::new(42, folder()).write().len();
+    let starts = || [HEAD_LEN, root].into_iter().chain(ends.iter().copied());
+    let last = ends[ends.len() - 2];
+    for at in HEAD_LEN..stream.len() {
+        let mut changed = stream.clone();
+        changed[at] ^= 4;
+        let read = Catalogue::read(&changed).unwrap();
+        assert!(starts().any(|start| start == read.len) && read.len <= at, "{at}");
+        let expected = if at < last { End::Damaged } else { End::Torn };
+        assert_eq!(read.end, expected, "{at}");
+        assert!(read.is_damaged(true), "{at}");
+        // A link that later records say nothing of stays.
+        let is_link = (ends[2]..ends[3]).contains(&at);
+        let paths = read.catalogue.paths().unwrap();
+        assert_eq!(paths.iter().any(|(name, _)| name == b"z\xff"), !is_link, "{at}");
+        // What is left fits where it was, zeros behind it.
+        let mut short = read.catalogue.write_short();
+        assert!(short.len() <= stream.len(), "{at}");
+        short.resize(stream.len(), 0);
+        let again = Catalogue::read(&short).unwrap();
+        assert_eq!((again.end, again.catalogue.paths().unwrap()), (End::Whole, paths), "{at}");
+    }
+    // A writer that died leaves the last record cut; zeros that end the records hide others.
+    for end in last + 1..stream.len() {
+        let read = Catalogue::read(&stream[..end]).unwrap();
+        assert_eq!((read.end, read.len, read.is_damaged(false)), (End::Torn, last, false));
+    }
+    let ended = [&stream[..last], &END, &stream[last..]].concat();
+    assert_eq!(Catalogue::read(&ended).unwrap().end, End::Whole);
+}
+
 /// Format rule 11.5.
 #[test]
 fn names_that_were_written_anew_are_read_from_where_the_head_says() {
     let (old, _) = sample();
-    let (catalogue, _) = Catalogue::read(&old).unwrap();
+    let (catalogue, _) = names_in(&old).unwrap();
     let (records, later) = (catalogue.records(), Change::Name(ROOT, b"later".to_vec(), 3));
     let later = encode(&[later]);
     // Behind what was there, and before it, where the old records go on behind the new ones.
@@ -193,17 +233,17 @@ fn names_that_were_written_anew_are_read_from_where_the_head_says() {
         [(behind.clone(), behind_at, behind.len(), 3), (before, HEAD_LEN_MAX, at - END.len(), 2)]
     {
         stream[..HEAD_LEN_MAX].copy_from_slice(&catalogue.head_at(wide(records_at)));
-        let (again, read) = Catalogue::read(&stream).unwrap();
+        let (again, read) = names_in(&stream).unwrap();
         assert_eq!((again.number(), read, again.next_inode()), (42, end, 5));
         assert_eq!(again.paths().unwrap().len(), count);
         assert_eq!(super::records_at(&stream), Ok(wide(records_at)));
     }
     // Until the head says so nothing has changed, and what it says has to be there.
-    let (still, read) = Catalogue::read(&behind).unwrap();
+    let (still, read) = names_in(&behind).unwrap();
     assert_eq!((still.paths(), read), (catalogue.paths(), old.len()));
     for at in [0, HEAD_LEN, HEAD_LEN_MAX - 1, old.len() + 1, usize::MAX] {
         let stream = [&catalogue.head_at(wide(at)), &old[HEAD_LEN_MAX..]].concat();
-        assert_eq!(Catalogue::read(&stream).err(), Some(Unreadable::Damaged), "{at}");
+        assert_eq!(names_in(&stream).err(), Some(Unreadable::Damaged), "{at}");
     }
 }
 
@@ -213,7 +253,7 @@ fn a_number_that_somebody_had_stays_theirs_when_names_are_written_anew() {
     for change in [Change::Node(9, file(Some(3))), Change::Gone(9)] {
         catalogue.apply(change).unwrap();
     }
-    let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
+    let (again, _) = names_in(&catalogue.write()).unwrap();
     assert_eq!((again.next_inode(), again.nodes().count()), (10, 1));
 }
 

@@ -5,12 +5,14 @@
 
 use super::recorded::note_sum;
 use crate::{
-    catalogue::{self, HEAD_LEN_MAX, Unreadable},
-    codec::narrow,
+    catalogue::{self, Catalogue, End, HEAD_LEN_MAX, Reading, Unreadable},
+    codec::{narrow, wide},
+    cursor::Cursor,
     error::{OnFile as _, Result},
     estimate::{Extent, end_with_record},
     header::Keyval,
     physical::Front,
+    reader::TaskReader,
     storage::{File, read_up_to},
 };
 
@@ -69,6 +71,9 @@ pub(super) fn complete<F: File>(
         if has_records && matches!(source, Evidence::Journal { .. }) {
             end_with_record(front, task, extent, len)?;
         }
+        if (front.number, task) == (0, catalogue::TASK) && is_full {
+            end_with_name(front, extent)?;
+        }
         if extent.sums.is_empty() {
             continue;
         }
@@ -80,6 +85,19 @@ pub(super) fn complete<F: File>(
         }
     }
     Ok(())
+}
+
+/// Ends names with their last whole record, if nothing but an incomplete one follows: in a closed
+/// multifile that would be damage.
+fn end_with_name<F: File>(front: &Front<F>, extent: &mut Extent) -> Result<()> {
+    let Some(place) = front.layout.place(catalogue::TASK) else { return Ok(()) };
+    let cursor = Cursor::new(place, extent.lens.clone(), front.number)?;
+    let mut stream = TaskReader::of(front.file.clone(), front.number, cursor);
+    // Names that cannot be read stay as they are.
+    match stream.read_rest().map(|names| Catalogue::read(&names)) {
+        Ok(Ok(Reading { len, end: End::Torn, .. })) => extent.end_at(&mut stream, wide(len)),
+        _ => Ok(()),
+    }
 }
 
 /// Ends a stream at a missing or short block: later blocks have no place in it.
