@@ -6,7 +6,7 @@ use std::{ffi::CString, rc::Rc};
 
 use executor::lock;
 use rustix::{
-    fs::{Access, OFlags},
+    fs::{Access, OFlags, RenameFlags},
     io::Errno,
 };
 use shm::{LANE_BUFFER_LEN, copy};
@@ -89,10 +89,13 @@ pub(crate) async fn run<S: SessionStorage>(
                 *session = ticket.session.id;
                 core.node.clients.bundles.add(*session, &ticket.session.segment)?;
             }
-            if let NameCall::Rename { from, .. } = &call {
-                // Without its bytes it takes no other file's name, which may be that of a good one.
-                if let Some(identity) = open_inode(core, from, false).await {
-                    settle::drain_for(core, identity, None).await?;
+            if let NameCall::Rename { from, to, flags } = &call {
+                let is_exchange = RenameFlags::from_bits_retain(*flags) == RenameFlags::EXCHANGE;
+                // Without its bytes none takes another one's name, which may be that of a good one.
+                for path in [from].into_iter().chain(Some(to).filter(|_| is_exchange)) {
+                    if let Some(identity) = open_inode(core, path, false).await {
+                        settle::drain_for(core, identity, None).await?;
+                    }
                 }
             }
             // What was written before must be seen by this, and not undo it afterwards.

@@ -11,8 +11,8 @@ use core::{
 
 use client::{Errno, Name, Reason};
 use libc::{
-    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, c_int,
-    c_uint, dev_t, mode_t, sa_family_t, sockaddr_un, socklen_t,
+    AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW,
+    RENAME_EXCHANGE, c_int, c_uint, dev_t, mode_t, sa_family_t, sockaddr_un, socklen_t,
 };
 
 use crate::{
@@ -151,12 +151,23 @@ fn bind_to(fd: c_int, address: Data<'_>) -> Outcome {
     ask!(SYS_bind, fd, address.at(), address.len())
 }
 
+/// The error of staged bytes that a file's new name would be without. The daemon looks at those
+/// that are remote.
+fn owed_for(AtPath { dir, path }: &AtPath<'_>) -> Option<Errno> {
+    let client = client().filter(|_| remote(*dir, *path).is_none())?;
+    client.owed_for(|| settle_found(client, *dir, *path, AT_SYMLINK_NOFOLLOW))
+}
+
 fn rename_at(from: AtPath<'_>, to: AtPath<'_>, flags: c_uint) -> Outcome {
     let call = || -> Outcome {
         drain_all();
-        let find = |client| settle_found(client, from.dir, from.path, AT_SYMLINK_NOFOLLOW);
-        if let Some(errno) = client().and_then(|client| client.owed_for(|| find(client))) {
+        if let Some(errno) = owed_for(&from) {
             return Err(errno);
+        }
+        if flags & RENAME_EXCHANGE != 0 {
+            if let Some(errno) = owed_for(&to) {
+                return Err(errno);
+            }
         }
         let old = from.path.get();
         let new = to.path.get();

@@ -221,10 +221,13 @@ impl Client {
         if FileType::from_raw_mode(mode) != FileType::RegularFile {
             return None;
         }
+        let settled = self.linked(device, inode);
         self.settle_all(device, inode);
         let reason = reason.or_else(|| self.is_of_view(device).then_some(Reason::Unsupported));
         let state = reason.map_or(State::Fresh, State::Detached);
-        self.add_file(OpenFile { state, ..file::fresh(device, inode, flags) })
+        let id = self.add_file(OpenFile { state, ..file::fresh(device, inode, flags) });
+        id.and_then(|id| self.files.get(id)).into_iter().for_each(|entry| entry.settle(settled));
+        id
     }
 
     /// Returns the file of a number. One that is not known is a file that somebody else opened,

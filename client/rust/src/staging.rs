@@ -13,6 +13,7 @@
 
 pub(crate) mod append;
 mod drain;
+mod linking;
 
 use core::{
     sync::atomic::{AtomicU8, Ordering},
@@ -28,10 +29,14 @@ use shm::{
     copy::{copy_in, copy_in_cached},
     staging::{APPEND, Producer},
 };
-use wire::{Counter, Reason, Registration, Request};
+use wire::{Counter, Request};
 
 use self::drain::{drain_full, hand_over, take_back, take_over};
-pub(crate) use self::{append::whole_max, drain::drain};
+pub(crate) use self::{
+    append::whole_max,
+    drain::drain,
+    linking::{attach, link},
+};
 use crate::{
     clock::coarse_now,
     connection::{Connection, Lost},
@@ -40,8 +45,7 @@ use crate::{
     locked_file::Locked,
     log::{Compared, Cost, Drains, Log},
     proc::link_of,
-    slot::{Link, Slot},
-    slots::Holder,
+    slot::Link,
     writes::Writes,
 };
 
@@ -78,76 +82,6 @@ pub(crate) enum Failure {
 impl From<Lost> for Failure {
     fn from(Lost: Lost) -> Self {
         Self::Lost
-    }
-}
-
-/// Links a file to the daemon, with a log if it is to be written to.
-///
-/// # Errors
-///
-/// Why the kernel has to serve the file for now.
-pub(crate) fn link(
-    connection: &'static Connection,
-    file: &mut OpenFile,
-    fd: BorrowedFd<'_>,
-    with_log: bool,
-) -> Result<(), Reason> {
-    if connection.is_lost() || connection.session.shared().is_closing() {
-        return Err(Reason::DaemonLost);
-    }
-    let is_own = file.drains() == Drains::Here;
-    let log = if with_log { Some(new_log(connection, file).ok_or(Reason::Credit)?) } else { None };
-    let Some(slot) = Slot::take(connection, Holder::Daemon) else {
-        log.inspect(|log| give_log(connection, log));
-        return Err(Reason::Credit);
-    };
-    slot.shared().set_drained_by_client(is_own);
-    if file.writes == Writes::Through {
-        // A program that is told of an error writes again: what is refused must not stay staged.
-        slot.shared().demote();
-    }
-    let registration = Registration {
-        file: slot.number(),
-        flags: file.access.flags(),
-        log_at: log.map_or(0, |log| log.at),
-        log_len: log.map_or(0, |log| log.producer.capacity()),
-    };
-    let inodes = &connection.job.shared().inodes;
-    inodes.add(file.device, file.inode);
-    if let Err(reason) = connection.register(registration, fd) {
-        inodes.remove(file.device, file.inode);
-        log.inspect(|log| give_log(connection, log));
-        return Err(reason);
-    }
-    file.state.link_to(slot.into_link(true), log);
-    if inodes.tell(file.device, file.inode).count() > 1 {
-        // Somebody else has staged, or is about to, to this inode or to one with its hash. Each of
-        // us sees the other here, and the daemon, which knows both by then, demotes us if it is the
-        // same; what one wrote before the other began is drained before it begins.
-        let (device, inode) = (file.device, file.inode);
-        match connection.call(Request::Settle { device, inode, demote: false }) {
-            Ok(_) | Err(Lost) => {}
-        }
-    }
-    Ok(())
-}
-
-/// Gives a file that is linked without a log, to be read, a log to be written.
-pub(crate) fn attach(file: &mut OpenFile, link: Link) -> Result<(), Reason> {
-    let log = new_log(link.connection, file).ok_or(Reason::Credit)?;
-    link.shared.set_drained_by_client(log.is_own());
-    let request =
-        Request::Attach { file: link.slot, arena_at: log.at, len: log.producer.capacity() };
-    match link.connection.call(request) {
-        Ok(Ok(_)) => {
-            file.state.attach(log);
-            Ok(())
-        }
-        Ok(Err(_)) => {
-            give_log(link.connection, &log);
-            Err(Reason::Credit)
-        }
-        Err(Lost) => Err(Reason::DaemonLost),
     }
 }
 

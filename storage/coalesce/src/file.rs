@@ -247,14 +247,14 @@ impl Packed {
         }
         let entrance = Cell::new(Some(self.live.entrance.take().await));
         let changing = self.volume.begin().await?;
-        let write = || self.write_in(&changing, entrance.take(), at, from);
+        let write = || self.write_in(&changing, &entrance, at, from);
         self.volume.with_room(write).await
     }
 
     async fn write_in(
         &self,
         changing: &Changing<'_>,
-        entrance: Option<Credit>,
+        entrance: &Cell<Option<Credit>>,
         at: u64,
         from: &Buffers,
     ) -> io::Result<usize> {
@@ -271,7 +271,7 @@ impl Packed {
             };
             // Else it has another one by now, or needs one.
             if let Some(entered) = entered {
-                drop(entrance);
+                entrance.take();
                 break entered.write(machine).await;
             }
         };

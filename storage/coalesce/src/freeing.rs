@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, io, rc::Rc};
 
 use executor::yield_now;
 use multifile::catalogue;
+use rustix::io::Errno;
 
 use super::{records::is_full, volume::Volume};
 
@@ -18,15 +19,17 @@ const GONE_LEN: u64 = if cfg!(test) { 10_000 } else { 16 << 20 };
 const DISCARDED_MIN: u64 = if cfg!(test) { 1 } else { 8 << 10 };
 
 impl Volume {
-    /// Gives back the space of files that are gone, if that is worthwhile.
-    pub(super) async fn reclaim(&self) -> io::Result<()> {
+    /// Gives back the space of files that are gone, if that is worthwhile. Who has called is not
+    /// told that it fails.
+    pub(super) async fn reclaim(&self) {
         let condition = self.condition();
         let is_open = condition.is_begun() && !condition.is_over();
         if !is_open || self.users.left_len(|task| self.len_of(task)) < GONE_LEN {
-            return Ok(());
+            return;
         }
-        let _changing = self.begin().await?;
-        self.free_left().await
+        if let Ok(_changing) = self.begin().await {
+            self.free_left().await;
+        }
     }
 
     /// Executes a part of a change, once more if the disk was full and files that are gone may have
@@ -37,7 +40,7 @@ impl Volume {
     {
         match call().await {
             Err(why) if is_full(&why) => {
-                self.free_left().await?;
+                self.free_left().await;
                 call().await
             }
             done => done,
@@ -45,28 +48,64 @@ impl Volume {
     }
 
     /// Has it on the disk that nobody has the tasks whose files are gone: these are free then.
-    /// Waits for another call that is about to free some.
-    pub(super) async fn free_left(&self) -> io::Result<()> {
-        if self.users.left_count() == 0 && self.freeing.is_free() {
-            return Ok(());
+    /// Waits for another call that is about to free some. What fails is owed to whoever syncs next:
+    /// the kernel says it once.
+    pub(super) async fn free_left(&self) {
+        let is_idle = self.users.left_count() == 0 && self.freeing.is_free();
+        if is_idle || self.has_failed_to_sync.get() {
+            return;
         }
-        self.sync_names(true).await
+        if let Err(why) = self.sync_names(true).await {
+            self.unsynced.set(Errno::from_io_error(&why).or(Some(Errno::IO)));
+        }
+    }
+
+    /// The error that is owed to whoever syncs.
+    pub(super) fn tell_unsynced(&self) -> io::Result<()> {
+        self.unsynced.take().map_or(Ok(()), |errno| Err(errno.into()))
     }
 
     /// Makes the names durable, and has the tasks free whose files are gone.
     pub(super) async fn sync_names(&self, data_only: bool) -> io::Result<()> {
+        let synced = self.sync_and_free(data_only).await;
+        // What a failed sync has left the next one takes for written.
+        self.has_failed_to_sync.set(self.has_failed_to_sync.get() || synced.is_err());
+        synced
+    }
+
+    async fn sync_and_free(&self, data_only: bool) -> io::Result<()> {
         let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
         if self.users.left_count() == 0 && self.freeing.is_free() {
+            self.sync_moved().await?;
             return names.sync(self.machine(), data_only).await;
         }
-        let _taken = self.freeing.take().await;
+        let taken = self.freeing.take().await;
         let left = self.users.take_left();
-        let synced = names.sync(self.machine(), data_only).await;
-        match synced {
-            Ok(()) => self.release(left).await,
-            Err(_) => self.users.set_left(left),
+        // With nothing to free others may sync beside this.
+        let taken = Some(taken).filter(|_| !left.is_empty());
+        let synced = match self.sync_moved().await {
+            Ok(()) => names.sync(self.machine(), data_only).await,
+            failed => failed,
+        };
+        if synced.is_ok() && !self.has_failed_to_sync.get() {
+            self.release(left).await;
+        } else {
+            self.users.set_left(left);
         }
+        drop(taken);
         synced
+    }
+
+    /// Has streams on the disk that were moved, before the names lead to them there.
+    async fn sync_moved(&self) -> io::Result<()> {
+        if !self.is_durable.get() {
+            return Ok(());
+        }
+        for member in self.members().iter().filter(|member| member.has_moved_in.replace(false)) {
+            let synced = member.sync(self.machine(), true).await;
+            synced.inspect_err(|_| member.has_moved_in.set(true))?;
+        }
+        Ok(())
     }
 
     async fn release(&self, left: BTreeSet<u64>) {

@@ -365,7 +365,8 @@ impl Storage for Coalesced {
                 let volume = Rc::clone(file.volume());
                 drop(file);
                 self.show_calm();
-                Box::pin(volume.reclaim()).await
+                Box::pin(volume.reclaim()).await;
+                Ok(())
             }
         }
     }
@@ -377,8 +378,8 @@ impl Storage for Coalesced {
                 self.taken().await;
                 let done = Box::pin(names::execute(volume, call, self.intake.as_deref())).await;
                 self.show_calm();
-                let reclaimed = Box::pin(volume.reclaim()).await;
-                done.and_then(|answer| reclaimed.map(|()| answer))
+                Box::pin(volume.reclaim()).await;
+                done
             }
         }
     }

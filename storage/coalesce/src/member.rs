@@ -34,6 +34,8 @@ pub(super) struct Member {
     pub(super) unplaced: Cell<u64>,
     /// It was on the disk when the set counted it, or has been synced since.
     pub(super) is_durable: Cell<bool>,
+    /// A stream was copied into it since it was last synced before names were.
+    pub(super) has_moved_in: Cell<bool>,
 }
 
 impl Member {
@@ -60,6 +62,7 @@ impl Member {
             is_packed: false,
             unplaced: Cell::new(0),
             is_durable: Cell::new(true),
+            has_moved_in: Cell::new(false),
         }
     }
 

@@ -19,7 +19,6 @@ use rustix::io::Errno;
 use super::{
     inodes::Live,
     member::Member,
-    records::is_full,
     shape::DENSE_UNIT,
     stream::{Stream, write_all},
     volume::{Changing, Volume},
@@ -54,10 +53,7 @@ impl Volume {
     async fn left_chunk(&self, len: u64) -> io::Result<Option<u64>> {
         let left = self.users.left_count();
         if left >= LEFT_MIN && left * LEFT_PART >= self.streams.borrow().len() {
-            match self.free_left().await {
-                Err(why) if !is_full(&why) => return Err(why),
-                _ => {}
-            }
+            self.free_left().await;
         }
         let most = len.next_multiple_of(u64::from(DENSE_UNIT)).max(len * FILLED_PART);
         let is_unused = |task| self.stream(task).is_ok_and(|found| Rc::strong_count(&found) <= 2);
@@ -146,6 +142,7 @@ impl Volume {
         let moved = async {
             let new = self.stream(new_task)?;
             old.copy_to(&new, self.machine(), COPY_LEN).await?;
+            new.member().has_moved_in.set(true);
             self.give_task(changing, live, new_task).await
         };
         let moved = moved.await;

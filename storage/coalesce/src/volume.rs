@@ -67,6 +67,10 @@ pub(crate) struct Volume {
     pub(super) placing: Turn,
     /// To free tasks whose files are gone.
     pub(super) freeing: Turn,
+    /// Why a sync has failed that nobody had asked for.
+    pub(super) unsynced: Cell<Option<Errno>>,
+    /// No record of a removal is known to be on the disk any more.
+    pub(super) has_failed_to_sync: Cell<bool>,
 }
 
 /// A change that is being made: the multifile is not closed before it is.
@@ -130,6 +134,8 @@ impl Volume {
             growth: Turn::default(),
             placing: Turn::default(),
             freeing: Turn::default(),
+            unsynced: Cell::default(),
+            has_failed_to_sync: Cell::default(),
         };
         volume.take_members(&opened.lens)?;
         for (task, ends) in (0..).zip(opened.ends) {
@@ -249,7 +255,7 @@ impl Volume {
             }
             self.clear_tails().await?;
             self.take_journals()?;
-            self.free_left().await?;
+            self.free_left().await;
             self.note(Condition::begin);
         }
         Ok(changing)
@@ -300,7 +306,8 @@ impl Volume {
                 added => return added,
             }
         }
-        self.free_left().await
+        self.free_left().await;
+        Ok(())
     }
 
     /// Gets another physical file; the caller has the turn for that.
@@ -318,6 +325,7 @@ impl Volume {
 
     /// Makes durable what is in a stream, and all names.
     pub(super) async fn sync(&self, stream: Option<&Stream>, data_only: bool) -> io::Result<()> {
+        self.tell_unsynced()?;
         if !self.is_durable.replace(true) {
             self.sync_counted().await?;
         }
@@ -392,7 +400,8 @@ impl Volume {
         }
         if self.is_durable.get() {
             // What is emptied is not to have a name after the loss of the node.
-            self.free_left().await?;
+            self.free_left().await;
+            self.tell_unsynced()?;
         }
         for member in self.members().iter().filter(|member| member.is_packed) {
             let _taken = self.placing.take().await;

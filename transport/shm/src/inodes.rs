@@ -82,6 +82,12 @@ impl Inodes {
         self.total.fetch_add(ONE_FILE, Ordering::AcqRel);
     }
 
+    /// The same of a file that is only read for now: nothing changes for others.
+    pub fn add_reader(&self, device: u64, inode: u64) {
+        self.slot(device, inode).fetch_add(ONE_FILE, Ordering::AcqRel);
+        self.total.fetch_add(ONE_FILE, Ordering::AcqRel);
+    }
+
     /// Says that the daemon has been told of a file that was counted in; returns who else has one.
     /// Nothing is staged for it before.
     pub fn tell(&self, device: u64, inode: u64) -> Linked {

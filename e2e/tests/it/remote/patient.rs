@@ -94,7 +94,7 @@ fn more_threads_than_lanes_wait_for_a_server_and_go_on() {
     server.end();
 }
 
-/// As on a virtual machine that pauses: others have made the file again by then.
+/// Others have made the file again by then.
 #[test]
 fn what_has_failed_while_the_server_stood_still_does_not_happen_later() {
     let folder = Folder::new();

@@ -158,7 +158,8 @@ impl Receiver {
         let mut socket = [PollFd::new(&self.0, PollFlags::empty())];
         let found = poll(&mut socket, Some(&Timespec::default()));
         let [socket] = socket;
-        found.is_ok() && socket.revents().contains(PollFlags::ERR)
+        // A Unix socket has no error then.
+        found.is_ok() && socket.revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
 }
 
