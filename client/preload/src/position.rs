@@ -19,7 +19,7 @@ interpose! { safe:
 /// Moves the file position; returns it in bytes. Inlined for its [depth](crate::kernel).
 #[inline(always)]
 pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
-    match client().filter(|client| !client.is_unexamined(fd)) {
+    match client().filter(|client| !client.leave_seek(fd, unsigned(whence))) {
         Some(client) => seek_examined(client, fd, offset, whence),
         None => ask!(SYS_lseek, fd, offset, whence),
     }

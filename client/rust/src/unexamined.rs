@@ -19,7 +19,7 @@ use rustix::{
     fs::{self, OFlags},
     io,
 };
-use wire::{Counter, Reason};
+use wire::{Counter, Reason, SEEK_CUR, SEEK_SET};
 
 use crate::{
     attention::Event,
@@ -85,7 +85,16 @@ impl Client {
     #[must_use]
     #[inline]
     pub fn is_unexamined(&'static self, fd: RawFd) -> bool {
-        matches!(self.table.get(fd), Entry::Opened(_)) && self.is_nothing_staged()
+        self.table.is_opened(fd) && self.is_nothing_staged()
+    }
+
+    /// As [`is_unexamined`](Self::is_unexamined) for a seek, which can be concerned only if it
+    /// depends on the file's size or holes.
+    #[must_use]
+    #[inline]
+    pub fn leave_seek(&'static self, fd: RawFd, whence: u32) -> bool {
+        let is_relative = matches!(whence, SEEK_SET | SEEK_CUR);
+        self.table.is_opened(fd) && (is_relative || self.is_nothing_staged())
     }
 
     /// Counts bytes that the kernel has read of a file that is not examined.
