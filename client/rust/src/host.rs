@@ -40,6 +40,12 @@ pub trait Host: Sync {
         fs::openat(self.borrow(dir), path, flags, mode).map(IntoRawFd::into_raw_fd)
     }
 
+    /// Writes the path of the current folder to `into`; returns its length, bytes. `None`: it is
+    /// longer, or the folder has none.
+    fn current_folder(&self, into: &mut [u8]) -> Option<usize> {
+        fs::readlinkat_raw(fs::CWD, c"/proc/thread-self/cwd", into).ok()
+    }
+
     /// Returns the process at the other end of a connected Unix socket.
     ///
     /// # Errors

@@ -137,7 +137,7 @@ impl AbsolutePath {
 
     fn start_at(&mut self, host: &dyn Host, dir: RawFd) -> Option<()> {
         if dir == CURRENT_FOLDER {
-            self.len = read_link(host, c"/proc/thread-self/cwd", &mut self.bytes[..])?;
+            self.len = host.current_folder(&mut self.bytes[..])?;
         } else {
             let mut name = [0; 32];
             let link = link_of(dir, &mut name)?;
