@@ -6,9 +6,10 @@
 //! two leaves a count behind: needless questions again, until the daemon ends.
 //!
 //! A count does not say whose files they are: one goes, another comes, and it is what it was. So a
-//! slot numbers its changes, too. A file makes one when it is counted in, and one when the daemon
-//! has been told of it, before anything is staged for it. Who asks the daemon about an inode reads
-//! the slot first: as long as it has that number nobody has staged but those the daemon knew then.
+//! slot numbers its changes, too. A file with a log makes one when it is counted in, and one when
+//! the daemon has been told of it, before anything is staged for it. Who asks the daemon about an
+//! inode reads the slot first: as long as it has that number nobody has staged but those the daemon
+//! knew then.
 //!
 //! # Memory ordering
 //!
