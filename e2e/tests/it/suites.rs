@@ -49,10 +49,8 @@ const NOT_REMOTE: [(&str, &str); 12] = [
     ("unlink(\"sock\")", "there is none"),
     ("mknod(\"node\", S_IFREG | 0644, 0)", "EOPNOTSUPP: open makes regular files"),
     ("size_of(\"node\")", "there is none"),
-    REMOVED,
+    ("stat(\".\", &found) ? -1 : (int)found.st_nlink", "a removed folder has no name to ask by"),
 ];
-/// Calls of `posix` that differ under policy `delegate`.
-const NOT_DELEGATED: [(&str, &str); 1] = [REMOVED];
 /// Parts of the names of tests whose results differ in mapped and coalesced folders, and why
 /// (`docs/guide/remote.md`).
 const NOT_MAPPED: [(&str, &str); 21] = [
@@ -85,8 +83,6 @@ const NOT_STRESSED: [(&str, &str); 2] = [
     ("copy-file", "EINVAL: of files without a name"),
     ("xattr", "EOPNOTSUPP: no extended attributes"),
 ];
-const REMOVED: (&str, &str) =
-    ("stat(\".\", &found) ? -1 : (int)found.st_nlink", "a removed folder has no name to ask by");
 
 // ---- names, attributes, descriptors
 
@@ -100,8 +96,7 @@ fn posix_calls_answer_as_the_kernels_under_hybrid_and_delegate() {
     for (policy, flags) in POLICIES {
         let flags = flags.to_vec();
         let found = posix(&folder, policy, |_| kakehi_run(&folder, &flags));
-        let known = if policy == "delegate" { &NOT_DELEGATED[..] } else { &[] };
-        compare(policy, &native, &found, known);
+        compare(policy, &native, &found, &[]);
     }
 }
 
