@@ -49,7 +49,7 @@ pub(crate) async fn truncate_staged<S: SessionStorage>(
 ///
 /// # Errors
 ///
-/// What staged bytes are refused with.
+/// The first error that staged bytes are refused with.
 pub(crate) async fn drain_for<S: SessionStorage>(
     core: &Rc<Core<S>>,
     identity: Identity,

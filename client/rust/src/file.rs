@@ -76,8 +76,8 @@ impl FileEntry {
         Linked::from_bits(self.settled.load(Ordering::Relaxed))
     }
 
-    /// What was staged to the inode by those linked then is in the file, and so will what they
-    /// write.
+    /// Notes that the file has all that those who were `linked` had staged to the inode, and will
+    /// have what they write.
     pub(crate) fn settle(&self, linked: Linked) {
         self.settled.store(linked.to_bits(), Ordering::Relaxed);
     }

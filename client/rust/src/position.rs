@@ -66,7 +66,8 @@ impl Client {
     }
 
     /// Moves the file position where the kernel keeps it: of a file that is not staged. `None` when
-    /// [`seek`](Self::seek) has to be asked. Takes no lock: a call takes a tenth of a microsecond.
+    /// [`seek`](Self::seek) has to be asked. Takes no lock unless somebody else has staged: a call
+    /// takes a tenth of a microsecond.
     #[inline]
     pub fn seek_fresh(
         &'static self,

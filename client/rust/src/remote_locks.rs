@@ -68,16 +68,15 @@ impl Client {
         let request = Request::Lock { file: slot.number(), terms, start, len };
         let done = slot.connection().call(request).unwrap_or(Err(Errno::IO)).map(drop);
         if done.is_ok() {
-            let is_unlocked = kind == LockKind::Unlocked;
-            if !is_unlocked {
+            if kind != LockKind::Unlocked {
                 self.forget_read_ahead();
             }
             if let Some(mut file) = self.locked_fd(fd) {
                 let by_owner = 1 << owner as u8;
-                match is_unlocked {
-                    true if (start, len) == (0, 0) => file.locks &= !by_owner,
-                    true => {}
-                    false => file.locks |= by_owner,
+                match (kind, start, len) {
+                    (LockKind::Unlocked, 0, 0) => file.locks &= !by_owner,
+                    (LockKind::Unlocked, ..) => {} // Others may be left.
+                    _ => file.locks |= by_owner,
                 }
             }
         }

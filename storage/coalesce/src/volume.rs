@@ -295,7 +295,9 @@ impl Volume {
         let is_wide = |(_, chunk_len, _): &Reach| *chunk_len >= self.shape.chunk_len;
         let all = self.streams.borrow().reaches().filter(is_wide).count();
         let reach = |task| self.streams.borrow().reach(task);
-        let left = self.users.left_of(|task| reach(task).is_some_and(|reach| is_wide(&reach)));
+        let is_left = |task| reach(task).is_some_and(|reach| is_wide(&reach));
+        let is_in_doubt = self.has_failed_to_sync.get(); // None of them is ever free.
+        let left = if is_in_doubt { 0 } else { self.users.left_of(is_left) };
         if left * LEFT_PART < all || left == 0 {
             // The first one may have the names alone.
             let names = usize::from(self.shape.first.task_count == 1);

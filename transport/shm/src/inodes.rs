@@ -45,7 +45,7 @@ impl Linked {
     /// No file, and none yet.
     pub const NOBODY: Self = Self(0);
 
-    /// What [`to_bits`](Self::to_bits) returned.
+    /// The content that a word of [`to_bits`](Self::to_bits) stands for.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)

@@ -68,6 +68,27 @@ fn sync_gives_back_the_space_of_files_removed_before() {
     assert!(world.used() + 8_000 < before);
 }
 
+/// Nobody knows then whether the names on the disk still lead to the tasks.
+#[test]
+fn sync_that_fails_frees_no_task_and_is_told_to_whoever_syncs() {
+    let mut world = World::new(1);
+    let more = world.open("c", OFlags::CREATE | OFlags::RDWR).expect("made");
+    let kept = world.make("b", 100);
+    drop((world.make("a", 100), world.make("d/a", 100)));
+    world.unlink("a");
+    world.unlink("d/a");
+    // It takes writes, and no sync.
+    let null = fs::File::options().read(true).write(true).open("/dev/null").expect("there");
+    let journal = uring::File::new(null.into()).expect("a file");
+    world.files.volumes[0].1.stream(0).expect("names").member().begin(journal);
+    world.write(&more, 0, &[3; 100]);
+    assert_eq!((world.read(&more), world.read(&kept)), (vec![3; 100], vec![7; 100]));
+    assert!(world.files.volumes[0].1.members().len() > 1, "another physical file");
+    let files = world.files.clone();
+    let synced = files.on(&kept, FileCall::Sync { data_only: true });
+    assert_eq!(world.executor.run_until(synced).map_err(errno).err(), Some(Errno::INVAL));
+}
+
 #[test]
 fn daemon_that_dies_over_a_removal_leaves_all_of_a_file_or_nothing() {
     let mut removed = 0;
