@@ -95,6 +95,14 @@ fn a_character_set_is_refused_of_a_coalesced_file() {
     assert!(!path.exists());
 }
 
+/// A script whose `$0` is a folder with its files in `multifile`.
+fn coalescing_into(folder: &Folder, multifile: &Path, script: &str) -> Command {
+    let flag = format!("{}={}", local(folder).display(), multifile.display());
+    let mut command = kakehi_run(folder, &["--coalesce", &flag]);
+    command.args(["bash", "-c", script]).arg(local(folder));
+    command
+}
+
 /// A multifile that was closed, and one that could not be.
 #[test]
 fn files_can_be_removed_where_the_disk_is_full() {
@@ -102,10 +110,9 @@ fn files_can_be_removed_where_the_disk_is_full() {
     let folder = Folder::new();
     let Some(disk) = Disk::mount(&folder, "disk") else { return };
     let file = disk.0.join("kept.sion");
-    let flag = format!("{}={}", local(&folder).display(), file.display());
     let run = |script: &str| {
-        let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
-        command.args(["bash", "-c", script]).arg(local(&folder)).arg(&disk.0);
+        let mut command = coalescing_into(&folder, &file, script);
+        command.arg(&disk.0);
         command
     };
     let write = "for i in 1 2 3 4; do head -c 50000 /dev/zero >\"$0/$i\"; done; ";
@@ -149,11 +156,8 @@ fn removed_files_make_room_for_others_while_the_run_lasts() {
         let folder = Folder::new();
         let Some(disk) = Disk::mount(&folder, "disk") else { return };
         let file = disk.0.join("kept.sion");
-        let flag = format!("{}={}", local(&folder).display(), file.display());
         let run = |script: &str| {
-            let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
-            command.args(["bash", "-c", script]).arg(local(&folder)).arg(folder.path());
-            succeed(&mut command, SOON)
+            succeed(coalescing_into(&folder, &file, script).arg(folder.path()), SOON)
         };
         if before {
             run("echo there >\"$0/there\"");
