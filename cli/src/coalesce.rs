@@ -62,14 +62,13 @@ impl Coalesced {
     /// The same, if all folders can be in a multifile, and all files can be one.
     pub(crate) fn checked(self) -> Result<Self, &'static str> {
         let maps = Maps(self.0).checked()?;
-        for (local, file) in &maps.0 {
-            let file = real(file);
-            if file.starts_with(real(local)) {
+        // Where links lead is asked once: the file system may be another node's.
+        let ends: Vec<_> = maps.0.iter().map(|(local, file)| (real(local), real(file))).collect();
+        for (local, file) in &ends {
+            if file.starts_with(local) {
                 return Err("a multifile cannot be in the folder that it holds");
             }
-            let is_other =
-                |(other, its): &(PathBuf, PathBuf)| real(its) == file && real(other) != real(local);
-            if maps.0.iter().any(is_other) {
+            if ends.iter().any(|(other, its)| its == file && other != local) {
                 return Err("two folders cannot be in one multifile");
             }
         }

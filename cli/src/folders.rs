@@ -2,7 +2,7 @@
 //! read-only meanwhile, and looked into, for what is in them programs do not see.
 
 use std::{
-    fs, io,
+    fs, io, mem,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -43,8 +43,16 @@ impl Folders {
     /// One cannot be made; the others are gone again.
     pub(crate) fn make(maps: Maps) -> Result<Self, Failure> {
         let mut folders = Self::of(maps);
-        folders.clear_views();
+        let mut is_clear = false;
         for (local, _) in &folders.maps.0 {
+            // Most are missing, and then nothing is mounted there.
+            if fs::create_dir(local).is_ok() {
+                folders.made.push(local.clone());
+                continue;
+            }
+            if !mem::replace(&mut is_clear, true) {
+                folders.clear_views();
+            }
             let (mut missing, mut made) = create(local);
             if made.is_err() && daemon::clear_view(&real(local)).is_ok() {
                 // The daemon of a view was still dying when that was looked for.
@@ -86,7 +94,8 @@ impl Folders {
                 Err(why) => voice::step(format_args!("{}: not held: {why}", local.display())),
             }
         }
-        self.told = self.hiding().map(Path::to_owned).collect();
+        let told = self.hiding_but(&self.made).map(Path::to_owned).collect();
+        self.told = told;
     }
 
     /// Has a command start where this process is, if that is in one of them: it may have been
@@ -123,11 +132,11 @@ impl Folders {
         self.clear_views();
         let advice = "they were written past it: 'kakehi check PROGRAM' says what does that";
         let is_news = |folder: &&Path| self.told.iter().all(|told| told != folder);
-        self.hiding().filter(is_news).for_each(|folder| tell(folder, advice));
+        self.hiding_but(&[]).filter(is_news).for_each(|folder| tell(folder, advice));
     }
 
-    /// Folders with files of this node in them, by their one true name.
-    fn hiding(&self) -> impl Iterator<Item = &Path> {
+    /// Folders with files of this node in them, by their one true name; not one of `empty`.
+    fn hiding_but<'a>(&'a self, empty: &'a [PathBuf]) -> impl Iterator<Item = &'a Path> {
         let locals = || self.maps.0.iter().map(|(local, _)| &**local);
         let is_hidden = move |entry: fs::DirEntry| {
             let leads_to_a_mapped_one = locals().any(|local| local.starts_with(entry.path()));
@@ -135,7 +144,8 @@ impl Folders {
         };
         locals().filter(move |local| {
             let entries = || fs::read_dir(local);
-            let is_own = real(local) == *local && !daemon::has_view(local);
+            let is_empty = empty.iter().any(|empty| empty == local);
+            let is_own = !is_empty && real(local) == *local && !daemon::has_view(local);
             is_own && entries().is_ok_and(|found| found.flatten().any(is_hidden))
         })
     }
@@ -210,12 +220,12 @@ mod tests {
         let base = tempfile::tempdir().expect("temporary folder");
         let base = fs::canonicalize(base.path()).expect("there");
         let mut folders = Folders::make(maps(&base, &["a", "a/b", "c"])).expect("made");
-        assert_eq!(folders.hiding().count(), 0);
+        assert_eq!(folders.hiding_but(&[]).count(), 0);
         // Mapped by an earlier run.
         fs::create_dir_all(base.join("c/d/e")).expect("folders");
-        assert_eq!(folders.hiding().count(), 0);
+        assert_eq!(folders.hiding_but(&[]).count(), 0);
         fs::write(base.join("c/d/file"), "").expect("a file");
-        assert_eq!(folders.hiding().collect::<Vec<_>>(), [base.join("c")]);
+        assert_eq!(folders.hiding_but(&[]).collect::<Vec<_>>(), [base.join("c")]);
         folders.keep();
     }
 }

@@ -202,7 +202,7 @@ impl Maps {
             let name = plain(&folder.join(&local));
             let (real, remote) = (real(&name), plain(&Path::new("/").join(remote)));
             let shells = pwd.map(|pwd| plain(&Path::new(pwd).join(&local)));
-            let shells = shells.filter(|shells| self::real(shells) == real);
+            let shells = shells.filter(|shells| *shells != name && self::real(shells) == real);
             let others =
                 [shells, Some(real)].into_iter().flatten().filter(|name| is_plain_text(name));
             for name in iter::once(name).chain(others) {

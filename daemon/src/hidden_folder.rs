@@ -55,9 +55,11 @@ impl HiddenFolder {
         if matches!(found_at(local), Some(Found::View(_))) {
             return Ok(None);
         }
-        let hidden = Self { local: local.to_owned(), folder: open(local)? };
-        drop(hidden); // Mends it.
-        let folder = open(local)?;
+        let mut folder = open(local)?;
+        if restored(Mode::from_raw_mode(fstat(&folder)?.st_mode)).is_some() {
+            drop(Self { local: local.to_owned(), folder }); // Mends it.
+            folder = open(local)?;
+        }
         flock(&folder, FlockOperation::NonBlockingLockShared)?;
         Ok(Some(Self { local: local.to_owned(), folder }))
     }

@@ -83,25 +83,31 @@ fn absent(why: &io::Error) -> bool {
 /// using a folder like `/tmp`.
 fn own(folder: &Path) -> Result<Option<(PathBuf, String)>, Failure> {
     let path = folder.join(LOCAL);
-    if let Some(owner) = fs::symlink_metadata(&path).ok().map(|found| found.uid()) {
-        if is_stranger(owner) {
-            let why = format_args!("left out: it belongs to another user (UID {owner})");
-            report::warn(&Failure::usage(path.display(), why, "to use it copy it"));
-            return Ok(None);
-        }
-    }
+    let left_out = |owner: u32| {
+        let why = format_args!("left out: it belongs to another user (UID {owner})");
+        report::warn(&Failure::usage(path.display(), why, "to use it copy it"));
+        Ok(None)
+    };
     // Nobody is waited for at a pipe.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = open(&path, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(io::Error::from);
     let mut file = match opened.map(File::from) {
         Ok(file) => file,
-        Err(why) if why.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            return Err(refused(&path, "it is a symbolic link", "replace it by the file itself"));
-        }
-        Err(why) if absent(&why) || !exists(&path) => return Ok(None),
-        Err(why) => return Err(unread(&path, &why)),
+        Err(why) if absent(&why) => return Ok(None),
+        Err(why) => match fs::symlink_metadata(&path).map(|found| found.uid()) {
+            Ok(owner) if is_stranger(owner) => return left_out(owner),
+            _ if why.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                let advice = "replace it by the file itself";
+                return Err(refused(&path, "it is a symbolic link", advice));
+            }
+            _ if !exists(&path) => return Ok(None),
+            _ => return Err(unread(&path, &why)),
+        },
     };
     let found = file.metadata().map_err(|why| unread(&path, &why))?;
+    if is_stranger(found.uid()) {
+        return left_out(found.uid());
+    }
     if !found.is_file() {
         return Err(refused(&path, "it is not a regular file", "remove it"));
     }

@@ -273,7 +273,10 @@ pub(crate) fn found_at(local: &Path) -> Option<Found> {
 /// asked for, and none that is to be brought up to date, this is no request to a view either.
 fn may_be_mount(local: &Path) -> bool {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-    let Ok(found) = statx(CWD, local, flags, StatxFlags::empty()) else { return true };
+    let found = match statx(CWD, local, flags, StatxFlags::empty()) {
+        Ok(found) => found,
+        Err(why) => return why != Errno::NOENT,
+    };
     // Before Linux 5.8 nobody says so.
     let says = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
     !says || found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
@@ -328,7 +331,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         assert!(may_be_mount(Path::new("/proc")) && found_at(Path::new("/proc")).is_some());
         assert!(found_at(folder.path()).is_none());
-        assert!(may_be_mount(&folder.path().join("missing")), "nobody knows");
+        assert!(!may_be_mount(&folder.path().join("missing")));
         let file = open(folder.path(), OFlags::PATH, Mode::empty()).expect("opened");
         let flags = AtFlags::EMPTY_PATH;
         let said = statx(&file, c"", flags, StatxFlags::empty()).expect("asked");
