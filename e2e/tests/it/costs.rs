@@ -92,3 +92,18 @@ fn summary_names_the_flag_where_files_are_dear_to_make() {
     assert!(!cheap.contains("--coalesce"), "{cheap}");
     rig.stop();
 }
+
+/// Each request is a round trip: where a multifile begins and ends it asks for what it needs, once.
+#[test]
+fn multifile_takes_few_requests_where_it_begins_and_ends() {
+    let folder = Folder::new();
+    let Some(rig) = Rig::start(&folder, "slowfs", "") else { return };
+    let (files, multifile) = (rig.mount().join("files"), rig.mount().join("files.sion"));
+    let coalesced = format!("{}={}", files.display(), multifile.display());
+    let mut command = kakehi_run(&folder, &["--coalesce", &coalesced]);
+    succeed(command.arg(program("pattern")).arg(&files).args(["200", "1", "4096"]), TIME_MAX);
+    let found = rig.stop();
+    let sum: u64 =
+        ["lookup", "attributes", "open", "close", "change"].map(|kind| found[kind]).iter().sum();
+    assert!(found["lookup"] <= 20 && sum <= 65, "{found:?}");
+}

@@ -28,7 +28,7 @@ pub use self::dense::Untold;
 use self::filled::{Filled, Lens};
 use crate::{
     catalogue::HEAD_LEN_MAX,
-    codec::narrow,
+    codec::{narrow, wide},
     error::{Argument, Error, OnFile as _, Part, Result},
     finish::finish,
     header::{FILE_COUNT_AT, FLAG2_AT, Header, NOT_COMMITTED},
@@ -42,8 +42,12 @@ use crate::{
     plan::{FilePlan, Options, Style},
     repair::Repair,
     storage::{File, Naming, Storage, read_up_to, write_all},
-    writer::{create, fs_block_len, instance, remove_journal},
+    writer::{fs_block_len, instance, remove_journal},
 };
+
+/// Zeros behind a header up to the first chunk that are written with it; more are left to a change
+/// of the length, which takes a network file system several calls.
+const FRONT_GAP_MAX: u64 = 1 << 16;
 
 /// A multifile being written at any place, with room for more.
 #[derive(Debug)]
@@ -107,11 +111,32 @@ impl<S: Storage> Growing<S> {
     ///
     /// As [`Writer::create`](crate::Writer::create).
     pub fn create(storage: &S, path: &Path, first: NewFile, options: &Options) -> Result<Self> {
-        options.check(options.name_for(path))?;
-        let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        let mut growing = Self { storage, path, options, members: Vec::new() };
+        let mut growing = Self::without_files(storage, path, options)?;
         growing.add(first, false)?;
         Ok(growing)
+    }
+
+    /// Makes a multifile in `file`, which is at `path`, is empty, and may be written.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_in(
+        storage: &S,
+        path: &Path,
+        file: S::File,
+        first: NewFile,
+        options: &Options,
+    ) -> Result<Self> {
+        let mut growing = Self::without_files(storage, path, options)?;
+        growing.add_in(file, first, false)?;
+        Ok(growing)
+    }
+
+    fn without_files(storage: &S, path: &Path, options: &Options) -> Result<Self> {
+        options.check(options.name_for(path))?;
+        let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
+        Ok(Self { storage, path, options, members: Vec::new() })
     }
 
     /// Opens the multifile at `path`. One that was never closed is written on where its journals
@@ -208,9 +233,16 @@ impl<S: Storage> Growing<S> {
     ///
     /// What the storage reports: then there is none.
     pub fn add(&mut self, new: NewFile, durable: bool) -> Result<()> {
+        // A journal of an earlier one says nothing of this one, and is replaced.
+        let number = self.file_count();
+        let path = self.storage.physical_name(&self.path, number);
+        let file = self.storage.create(&path, Naming::of(&self.path, number), true);
+        self.add_in(file.on_file(number)?, new, durable)
+    }
+
+    fn add_in(&mut self, file: S::File, new: NewFile, durable: bool) -> Result<()> {
         let number = self.file_count();
         let before: usize = self.members.iter().map(|member| member.plan.ranks.len()).sum();
-        let file = create(&self.storage, &self.path, number)?;
         let block_len = match (new.fs_block_len, self.members.first()) {
             (Some(len), _) => len,
             (None, Some(first)) => first.plan.header.fs_block_len,
@@ -238,8 +270,14 @@ impl<S: Storage> Growing<S> {
             durable: self.options.durable,
         };
         let journal = Some(self.create_journal(number)?);
-        write_all(&file, &plan.front(), 0).on_file(number)?;
-        file.resize(plan.layout.data_at()).on_file(number)?;
+        let (mut front, data_at) = (plan.front(), plan.layout.data_at());
+        if data_at - wide(front.len()) <= FRONT_GAP_MAX {
+            front.resize(narrow(data_at), 0);
+        }
+        write_all(&file, &front, 0).on_file(number)?;
+        if wide(front.len()) < data_at {
+            file.resize(data_at).on_file(number)?;
+        }
         if durable {
             file.sync().on_file(number)?;
         }

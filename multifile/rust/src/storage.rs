@@ -231,6 +231,11 @@ impl Storage for Disk {
             (_, false) => self.open_as(path, naming, flags),
             (Naming::Chosen, true) => self.open_as(path, naming, flags | OFlag::O_TRUNC),
             (Naming::Derived(_), true) => {
+                // There seldom is one, and on a network file system each call is a round trip.
+                match self.open_as(path, naming, flags | OFlag::O_EXCL) {
+                    Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+                    made => return made,
+                }
                 self.remove(path)?;
                 self.open_as(path, naming, flags | OFlag::O_EXCL)
             }

@@ -11,6 +11,9 @@ use storage::{Machine, Storage as _};
 
 use super::{clear_tails::Chunks, stream::Turn};
 
+/// Bytes that the one of the names has chunks for at least, once it has one.
+const NAMES_LEN_MIN: u64 = 1 << 20;
+
 /// A physical file.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -127,7 +130,9 @@ impl Member {
         }
         // The one of the names gets twice as long, seldom: where the file system is another node's
         // that waits for all writes.
-        let ahead = if self.number == 0 { self.rows.get().saturating_mul(2) } else { rows };
+        let least = NAMES_LEN_MIN / self.skip.max(1);
+        let ahead = self.rows.get().saturating_mul(2).max(least);
+        let ahead = if self.number == 0 { ahead } else { rows };
         if ahead <= rows || self.lengthen_to(machine, ahead).await.is_err() {
             self.lengthen_to(machine, rows).await?;
         }

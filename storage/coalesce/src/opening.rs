@@ -98,18 +98,20 @@ impl Home {
         if self.is_followed { disk } else { disk.without_links() }
     }
 
-    /// The second physical file, if it has bytes and the first one has none. A link there leads to
-    /// nothing of a set.
-    fn headless(&self) -> Option<PathBuf> {
+    /// Refuses a set whose first file has no bytes, as one that was just made, while the second one
+    /// has. A link there leads to nothing of a set.
+    fn check_head(&self, is_made: bool) -> io::Result<()> {
         let has_bytes = |file, links| {
             let found = statat(&self.folder, physical(Path::new(&self.name), file), links);
             found.is_ok_and(|found| {
                 FileType::from_raw_mode(found.st_mode).is_file() && found.st_size > 0
             })
         };
-        let is_headless =
-            !has_bytes(0, AtFlags::empty()) && has_bytes(1, AtFlags::SYMLINK_NOFOLLOW);
-        is_headless.then(|| physical(&self.path, 1))
+        let is_empty = is_made || !has_bytes(0, AtFlags::empty());
+        if is_empty && has_bytes(1, AtFlags::SYMLINK_NOFOLLOW) {
+            return Err(Unfit::Headless(physical(&self.path, 1)).into());
+        }
+        Ok(())
     }
 
     /// Removes a multifile that holds nothing, with its journal.
@@ -132,13 +134,13 @@ pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result
         let file = home.open(OFlags::RDONLY | OFlags::NONBLOCK)?; // It may be a pipe.
         return take(file, home, shape, Some(Errno::ROFS.into()));
     }
-    if let Some(other) = home.headless() {
-        return Err(Unfit::Headless(other).into());
-    }
     match home.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => home.check_head(false)?,
         made => {
             let made = made?;
+            home.check_head(true).inspect_err(|_| {
+                unlinkat(&home.folder, &home.name, AtFlags::empty()).ok(); // It is empty.
+            })?;
             let _locked = made.try_clone()?;
             let opened = take(made, home, shape, None);
             let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
@@ -185,7 +187,7 @@ fn take(
     let (disk, options) = (home.disk(found.mode() & PERMISSIONS), options(&home.name));
     let name = Path::new(&home.name);
     let make = |file: fs::File| match refusal {
-        None => make(&disk, &home.name, file.into(), shape),
+        None => make(&disk, &home.name, file, found.len() == 0, shape),
         Some(refusal) => Err(refusal),
     };
     if found.len() == 0 {
@@ -327,8 +329,18 @@ fn why(unreadable: Unreadable) -> io::Error {
     why.into()
 }
 
-fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: &Shape) -> io::Result<Opened> {
-    let growing = Growing::create(disk, Path::new(name), shape.first, &options(name))?;
+fn make(
+    disk: &Disk,
+    name: &OsString,
+    file: fs::File,
+    is_empty: bool,
+    shape: &Shape,
+) -> io::Result<Opened> {
+    let (path, options, first) = (Path::new(name), options(name), shape.first);
+    let growing = match is_empty {
+        true => Growing::create_in(disk, path, file.try_clone()?, first, &options),
+        false => Growing::create(disk, path, first, &options),
+    }?;
     let (number, now) = (RandomState::new().build_hasher().finish(), now());
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
@@ -336,7 +348,7 @@ fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: &Shape) -> io::Resul
         (vec![0; shape.first.task_count as usize], Catalogue::new(number, root));
     let names = (catalogue::HEAD_LEN as u64, 0);
     Ok(Opened {
-        lock,
+        lock: file.into(),
         growing,
         lens,
         ends: Vec::new(),
