@@ -132,6 +132,7 @@ pub fn serve(
         is_for_job: base.config.starter.is_some(),
         linger: base.config.linger,
         coalesced: first.coalesced.clone(),
+        service: first.service.clone(),
         views,
         loss: RefCell::default(),
     };
@@ -288,6 +289,8 @@ struct Part {
     sockets: Sockets,
     server: Option<Rc<mounts::Servers>>,
     own: Own<Coalesced>,
+    /// For daemons elsewhere.
+    service: Option<Rc<Service<Coalesced>>>,
     /// Files served to daemons elsewhere.
     coalesced: Option<Coalesced>,
 }
@@ -326,7 +329,8 @@ impl Part {
             job_fd: Arc::clone(&base.job_fd),
         };
         core.handle.spawn(Class::Latency, arrivals.take_in());
-        Ok(Self { executor, core, reactor, machine, sockets, server, own, coalesced: None })
+        let (service, coalesced) = (None, None);
+        Ok(Self { executor, core, reactor, machine, sockets, server, own, service, coalesced })
     }
 
     /// Waits until a server of remote files is reached; the other executors do without those that
@@ -458,8 +462,9 @@ impl Part {
         let service = Service::recording_in(folder, handle.clone(), files, base.fds);
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
-        if base.config.own().is_some() {
-            self.own.set(&service);
+        match base.config.own() {
+            Some(_) => self.own.set(&service),
+            None => self.service = Some(Rc::clone(&service)),
         }
         let server = Server::new(service, key, boot);
         let listening = Listening { address: address.to_string(), traffic: server.traffic() };

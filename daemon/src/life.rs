@@ -4,6 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use coalesce::Coalesced;
 use executor::{Class, first, lock};
+use remote::Service;
 use shm::staging::SEEN_AFTER;
 
 use crate::{
@@ -14,6 +15,9 @@ use crate::{
 /// How often a daemon that is to end looks whether the last writer has left its views.
 const VIEWS_LOOKED_AT: Duration = Duration::from_millis(5);
 
+/// How long a server that is to end waits for requests that are under way: a file system may hang.
+const FINISHED_WITHIN: Duration = Duration::from_secs(10);
+
 /// The life of a daemon, as its first executor leads it.
 pub(crate) struct Life {
     pub(crate) core: Rc<Core<Mounts>>,
@@ -23,6 +27,8 @@ pub(crate) struct Life {
     pub(crate) linger: Duration,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
+    /// For daemons elsewhere.
+    pub(crate) service: Option<Rc<Service<Coalesced>>>,
     pub(crate) views: Vec<Rc<View>>,
     pub(crate) loss: RefCell<Loss>,
 }
@@ -82,6 +88,9 @@ impl Life {
     async fn end(&self, end: End) {
         let node = &self.core.node;
         node.stop();
+        if let Some(service) = &self.service {
+            first(service.finish(), self.core.handle.sleep(FINISHED_WITHIN)).await;
+        }
         node.ask_all(Mail::DrainAll).await;
         if end == End::Unattached {
             first(self.deserted(), self.core.handle.sleep(self.linger)).await;

@@ -4,6 +4,7 @@
 mod allocate;
 mod asked;
 mod damaged;
+mod ended;
 mod exchanged;
 mod fileset;
 mod fuzzed;

@@ -154,6 +154,14 @@ impl Server {
         self.running.wait(SOON);
     }
 
+    /// In order.
+    #[track_caller]
+    pub(crate) fn end_and_restart(&mut self) {
+        self.running.signal(Signal::TERM);
+        assert!(self.running.wait(SOON).success(), "{}", self.said());
+        self.restart();
+    }
+
     #[track_caller]
     pub(crate) fn restart(&mut self) {
         let url = self.scheme.url(HOST, self.port);

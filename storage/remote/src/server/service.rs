@@ -66,6 +66,8 @@ pub struct Service<S: Locking> {
     /// Files that are being appended to.
     appending: RefCell<HashSet<Identity>>,
     appended: Notify,
+    /// Nothing more is begun.
+    is_ending: Cell<bool>,
 }
 
 /// One client, over all its connections.
@@ -164,6 +166,7 @@ impl<S: Locking> Service<S> {
             throttle: LogThrottle::default(),
             appending: RefCell::default(),
             appended: Notify::new(),
+            is_ending: Cell::new(false),
         }))
     }
 
@@ -301,6 +304,18 @@ impl<S: Locking> Service<S> {
         true
     }
 
+    /// Begins nothing more, and returns when nothing is under way. So no outcome is unknown to the
+    /// next server, which is asked everything that was not answered.
+    pub async fn finish(&self) {
+        self.is_ending.set(true);
+        loop {
+            let mut sessions = self.sessions.borrow().values().cloned().collect::<Vec<_>>();
+            sessions.retain(|session| session.busy.get() > 0);
+            let Some(session) = sessions.pop() else { return };
+            session.changed.until(|| session.busy.get() == 0).await;
+        }
+    }
+
     /// Executes a request; `answer` gets what it has come to, but for what was read, which is in
     /// the request's buffer. A short transfer is begun on the spot, as one that a local client asks
     /// for; of long ones a client has half of what it may have under way executed at a time.
@@ -310,6 +325,9 @@ impl<S: Locking> Service<S> {
         received: Received,
         answer: impl FnOnce(u64, Result<Answer, Errno>) + 'static,
     ) {
+        if self.is_ending.get() {
+            return; // The next server is asked.
+        }
         session.has_asked.set(true);
         let number = Answered::number(&received);
         if let Some(known) = number.and_then(|number| session.answered.again(number)) {
