@@ -110,7 +110,7 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
             Code::Failure,
             format_args!("multifile {file}"),
             format_args!("it could not be closed: {why}"),
-            format_args!("make room, and run again or 'kakehi multifile repair {file}'"),
+            format_args!("see to that, and run again or 'kakehi multifile repair {file}'"),
         )
     });
     let removed = summary.removed.iter().map(|file| {

@@ -90,6 +90,8 @@ pub struct Peek {
     pub head: Vec<u8>,
     /// It was [made to grow](Growing::create), and nothing was written to it.
     pub is_blank: bool,
+    /// It is not closed.
+    pub is_open: bool,
 }
 
 /// Contents of an existing multifile.
@@ -313,7 +315,7 @@ impl<S: Storage> Growing<S> {
         head.truncate(len.on_file(0)?);
         let is_open = matches!(Mark::decode(front.header.flag2), Mark::Open(_));
         let is_blank = is_open && front.size == front.layout.data_at();
-        Ok(Peek { head, is_blank })
+        Ok(Peek { head, is_blank, is_open })
     }
 
     /// Number of physical files.

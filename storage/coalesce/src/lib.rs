@@ -25,6 +25,7 @@ mod dense;
 mod extensions;
 mod file;
 mod freeing;
+mod hold;
 mod inodes;
 mod intake;
 mod keeping;

@@ -20,13 +20,13 @@ use multifile::{
     name::{journal, physical},
 };
 use rustix::{
-    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock, openat, statat, unlinkat},
+    fs::{AtFlags, FileType, Mode, OFlags, openat, statat, unlinkat},
     io::Errno,
     process::{getegid, geteuid},
 };
 use storage::scope::Scope;
 
-use super::{shape::Shape, tasks, tree::FOLDER, unfit::Unfit};
+use super::{hold::Hold, shape::Shape, tasks, tree::FOLDER, unfit::Unfit};
 
 /// Permissions of a file.
 const PERMISSIONS: u32 = 0o666;
@@ -39,7 +39,7 @@ const NAMES_SAID: usize = 20;
 /// A multifile that was opened.
 pub(super) struct Opened {
     /// Keeps others from writing it.
-    pub(super) lock: OwnedFd,
+    pub(super) hold: Hold,
     pub(super) growing: Growing<Disk>,
     /// Of all streams, bytes.
     pub(super) lens: Vec<u64>,
@@ -86,7 +86,12 @@ impl Home {
         Ok(Self { folder, name, is_followed: !is_below, path })
     }
 
-    fn open(&self, flags: OFlags) -> io::Result<fs::File> {
+    /// Looks at the multifile, closed or not.
+    pub(super) fn peek(&self) -> Result<Peek, multifile::Error> {
+        Growing::peek(&self.disk(0), Path::new(&self.name))
+    }
+
+    pub(super) fn open(&self, flags: OFlags) -> io::Result<fs::File> {
         let links = if self.is_followed { OFlags::empty() } else { OFlags::NOFOLLOW };
         let (flags, mode) = (flags | links | OFlags::CLOEXEC, Mode::from_bits_retain(0o666));
         let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
@@ -181,25 +186,30 @@ fn take(
         return Err(Unfit::Special.into());
     }
     let (is_writable, path) = (refusal.is_none(), &*home.path);
-    lock(&file, path, is_writable)?;
-    let found = file.metadata()?;
+    let hold = Hold::take(file, path, is_writable)?;
+    let found = hold.file.metadata()?;
     // A daemon has no umask any more when it makes the next of its files: they are as the first.
     let (disk, options) = (home.disk(found.mode() & PERMISSIONS), options(&home.name));
     let name = Path::new(&home.name);
-    let make = |file: fs::File| match refusal {
-        None => make(&disk, &home.name, file, found.len() == 0, shape),
+    let make = |hold: Hold| match refusal {
+        None => make(&disk, &home.name, hold, found.len() == 0, shape),
         Some(refusal) => Err(refusal),
     };
     if found.len() == 0 {
-        return make(file);
+        return make(hold);
     }
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
     let of_set = |error| Unfit::of_set(path, error);
-    let Peek { head, is_blank } = Growing::peek(&disk, name).map_err(of_set)?;
+    let mut peek = home.peek().map_err(of_set)?;
+    if peek.is_open && is_writable {
+        hold.outwait()?;
+        peek = home.peek().map_err(of_set)?;
+    }
+    let Peek { head, is_blank, .. } = peek;
     match catalogue::records_at(&head) {
         // Who was making it died before it had a name.
-        Err(Unreadable::NoNames) if is_blank => return make(file),
-        Err(Unreadable::NoNames) if !is_writable => return read_tasks(file, home),
+        Err(Unreadable::NoNames) if is_blank => return make(hold),
+        Err(Unreadable::NoNames) if !is_writable => return read_tasks(&hold, home),
         at => drop(at.map_err(why)?),
     }
     let opened = if is_writable {
@@ -234,7 +244,7 @@ fn take(
         *len = names.1;
     }
     Ok(Opened {
-        lock: file.into(),
+        hold,
         growing,
         lens,
         ends: Vec::new(),
@@ -255,8 +265,8 @@ fn ends(used: &[u64]) -> Vec<u64> {
 }
 
 /// Opens a multifile without names, one of SIONlib's: it is only read.
-fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
-    lock(&file, &home.path, false)?;
+fn read_tasks(hold: &Hold, home: &Home) -> io::Result<Opened> {
+    let hold = Hold::take(hold.file.try_clone()?, &home.path, false)?;
     let (disk, name) = (home.disk(0), Path::new(&home.name));
     let opened = Growing::open_streams(&disk, name, &options(&home.name));
     let (growing, streams) = opened.map_err(|error| Unfit::of_set(&home.path, error))?;
@@ -265,9 +275,9 @@ fn read_tasks(file: fs::File, home: &Home) -> io::Result<Opened> {
         "{} has no names of files: its tasks are shown by their numbers, to be read",
         home.path.display()
     );
-    let catalogue = tasks::catalogue(&growing, &file.metadata()?).ok_or(Unfit::Names)?;
+    let catalogue = tasks::catalogue(&growing, &hold.file.metadata()?).ok_or(Unfit::Names)?;
     Ok(Opened {
-        lock: file.into(),
+        hold,
         growing,
         lens: ends.iter().map(|ends| ends.last().copied().unwrap_or(0)).collect(),
         ends,
@@ -300,26 +310,6 @@ fn names_of(catalogue: &Catalogue, tasks: &[usize]) -> Option<String> {
     })
 }
 
-/// Keeps out who would write the multifile, and with `is_writable` also who would read it.
-fn lock(file: &fs::File, path: &Path, is_writable: bool) -> io::Result<()> {
-    let how = if is_writable {
-        FlockOperation::NonBlockingLockExclusive
-    } else {
-        FlockOperation::NonBlockingLockShared
-    };
-    match flock(file, how) {
-        Err(Errno::AGAIN) => Err(Unfit::Taken.into()),
-        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
-            tracing::warn!(
-                "its file system knows no locks: see to it that nobody else writes {}",
-                path.display()
-            );
-            Ok(())
-        }
-        locked => Ok(locked?),
-    }
-}
-
 fn why(unreadable: Unreadable) -> io::Error {
     let why = match unreadable {
         Unreadable::NoNames => Unfit::NoNames,
@@ -332,13 +322,13 @@ fn why(unreadable: Unreadable) -> io::Error {
 fn make(
     disk: &Disk,
     name: &OsString,
-    file: fs::File,
+    hold: Hold,
     is_empty: bool,
     shape: &Shape,
 ) -> io::Result<Opened> {
     let (path, options, first) = (Path::new(name), options(name), shape.first);
     let growing = match is_empty {
-        true => Growing::create_in(disk, path, file.try_clone()?, first, &options),
+        true => Growing::create_in(disk, path, hold.file.try_clone()?, first, &options),
         false => Growing::create(disk, path, first, &options),
     }?;
     let (number, now) = (RandomState::new().build_hasher().finish(), now());
@@ -348,7 +338,7 @@ fn make(
         (vec![0; shape.first.task_count as usize], Catalogue::new(number, root));
     let names = (catalogue::HEAD_LEN as u64, 0);
     Ok(Opened {
-        lock: file.into(),
+        hold,
         growing,
         lens,
         ends: Vec::new(),

@@ -3,6 +3,7 @@
 mod between;
 mod bundled;
 mod gone;
+mod lost;
 mod modes;
 mod ordered;
 mod plain;

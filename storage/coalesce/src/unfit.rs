@@ -13,6 +13,8 @@ use rustix::io::Errno;
 pub(super) enum Unfit {
     /// Somebody else writes it, or reads it while it is to be written.
     Taken,
+    /// Its file system has forgotten its lock, and somebody else has it.
+    Lost,
     /// It is a pipe, a device, or the like.
     Special,
     /// It is one of SIONlib's, or was joined.
@@ -47,6 +49,10 @@ impl Unfit {
             Self::Taken => {
                 "end that job first, name another file ('%h' in it is the node's name), or have a \
                  server coalesce for all nodes"
+            }
+            Self::Lost => {
+                "what this job has made in it since is not there: have jobs that run together name \
+                 files of their own"
             }
             Self::Special => "name an ordinary file, which is made when it is missing",
             Self::NoNames => {
@@ -87,6 +93,10 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken => f.write_str("another daemon or server has it"),
+            Self::Lost => f.write_str(
+                "its file system has forgotten its lock, and another daemon or server has it, or \
+                 had it",
+            ),
             Self::Special => f.write_str("it is a pipe, a device, or the like"),
             Self::NoNames => f.write_str("it has no names of files: --coalesce did not make it"),
             Self::Later => f.write_str("a later version of Kakehi wrote it"),
@@ -155,8 +165,9 @@ mod tests {
     fn each_reason_has_advice_of_its_own() {
         let member =
             Error::Io { file: 1, os: Errno::NOENT.raw_os_error(), kind: io::ErrorKind::NotFound };
-        let reasons: [io::Error; 16] = [
+        let reasons: [io::Error; 17] = [
             Unfit::Taken.into(),
+            Unfit::Lost.into(),
             Unfit::Special.into(),
             Unfit::NoNames.into(),
             Unfit::Later.into(),

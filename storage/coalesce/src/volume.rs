@@ -6,7 +6,6 @@
 use std::{
     cell::{Cell, RefCell},
     future, io, mem,
-    os::fd::OwnedFd,
     path::Path,
     rc::Rc,
     sync::{Arc, Mutex},
@@ -23,6 +22,7 @@ use storage::{Machine, Storage as _, names::FileCall};
 
 use super::{
     condition::Condition,
+    hold::Hold,
     inodes::Users,
     member::Member,
     opening::{Home, Prior, open},
@@ -44,8 +44,8 @@ pub(crate) struct Volume {
     machine: Machine,
     home: Home,
     pub(super) shape: Shape,
-    /// Others that would write it are kept out as long as this is open.
-    _lock: OwnedFd,
+    /// Others that would write it are kept out by it.
+    pub(super) hold: Hold,
     pub(super) growing: Arc<Mutex<Option<Growing<Disk>>>>,
     pub(super) is_writable: bool,
     condition: Cell<Condition>,
@@ -114,7 +114,7 @@ impl Volume {
             machine,
             home,
             shape,
-            _lock: opened.lock,
+            hold: opened.hold,
             growing: Arc::new(Mutex::new(Some(opened.growing))),
             is_writable: opened.is_writable,
             condition: Cell::new(match opened.before {
@@ -226,11 +226,12 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// `EROFS`: it may not be written. Those of writing.
+    /// `EROFS`: it may not be written. [`Unfit::Lost`]. Those of writing.
     pub(super) async fn begin(&self) -> io::Result<Changing<'_>> {
         if !self.is_writable {
             return Err(Errno::ROFS.into());
         }
+        self.hold.keep(&self.machine, &self.home, self.condition.get().is_begun()).await?;
         if self.condition.get().is_over() {
             future::pending::<()>().await;
         }
@@ -397,6 +398,7 @@ impl Volume {
         if before.is_over() || self.condition.get() == Condition::Ended {
             return Ok(());
         }
+        self.hold.ask(&self.machine, &self.home, self.condition.get().is_begun()).await?;
         if let Err(why) = self.note_all_times().await {
             tracing::warn!("times of files in {} are lost: {why}", self.home.path.display());
         }
