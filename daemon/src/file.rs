@@ -102,6 +102,8 @@ pub(crate) struct OpenFile<S: Storage> {
     is_closing: Cell<bool>,
     /// Its client has asked for locks by it.
     pub(crate) is_locked: Cell<bool>,
+    /// It is open to be written.
+    pub(crate) can_write: bool,
     /// Writes go to the end of the file, and so one after the other.
     pub(crate) appends: bool,
     /// Permits to transfer, if one is needed.
@@ -152,6 +154,7 @@ impl<S: Storage> OpenFile<S> {
             is_broken: Cell::new(false),
             is_closing: Cell::new(false),
             is_locked: Cell::new(false),
+            can_write: flags.has(FileFlags::WRITABLE),
             appends,
             permits: permits.filter(|_| !appends),
             has_descriptor,

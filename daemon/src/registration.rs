@@ -160,8 +160,11 @@ pub(crate) async fn discard<S: SessionStorage>(
     locks::closing(core, session, file).await;
     if let Some(descriptor) = file.let_go().await {
         // What the file system tells of an open file it tells whoever closes it first, once.
-        if let Err(error) = core.storage.close(descriptor).await {
-            drain::owe(core, file, errno(error));
+        match core.storage.close(descriptor).await.map_err(errno) {
+            Err(error) if file.can_write => drain::owe(core, file, error),
+            // Its close tells, but nothing was refused.
+            Err(error) => file.shared().owe(error.raw_os_error().unsigned_abs()),
+            Ok(()) => {}
         }
     }
     lock(&core.node.registry).remove(file.identity, session.id, file.slot);

@@ -181,7 +181,14 @@ fn refuse_special(scope: &Scope, path: &CStr, flags: OFlags) -> io::Result<()> {
 
 fn status(scope: &Scope, path: &CStr, follow: bool) -> io::Result<Status> {
     if follow {
-        return status_of(scope.find(path)?);
+        let found = status_of(scope.find(path)?);
+        let is_stale = |why: &io::Error| Errno::from_io_error(why) == Some(Errno::STALE);
+        if !scope.is_machine() || !found.as_ref().is_err_and(is_stale) {
+            return found;
+        }
+        // Another node has removed or replaced it; only by its name the kernel looks again.
+        let at = scope.anchor(path)?;
+        return status_at(at.folder(), &at.name, AtFlags::empty());
     }
     if scope.is_within() {
         return status_of(scope.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?);

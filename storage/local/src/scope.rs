@@ -97,6 +97,11 @@ impl Scope {
         root.is_local.then(|| (Self::Within(Arc::clone(root)), makedev(major, minor)))
     }
 
+    /// True if names are as all programs of this machine have them.
+    pub(crate) fn is_machine(&self) -> bool {
+        matches!(self, Self::Machine)
+    }
+
     /// True if nothing leads to another file system.
     pub(crate) fn is_within(&self) -> bool {
         matches!(self, Self::Within(_))

@@ -40,6 +40,9 @@ struct Args {
     /// For how long the kernel may keep attributes and names.
     #[arg(long, default_value = "1s", value_parser = time)]
     keep: std::time::Duration,
+    /// What somebody has removed from the source is stale, and cannot be closed.
+    #[arg(long)]
+    stale: bool,
     /// A file for the number of requests by kind, written when it is unmounted.
     #[arg(long)]
     counts: Option<PathBuf>,
@@ -61,7 +64,7 @@ fn serve(args: &Args) -> std::io::Result<()> {
     rustix::thread::set_current_timer_slack(std::num::NonZero::new(1))?;
     rustix::process::umask(rustix::fs::Mode::empty());
     let delay = Arc::new(Delay::new(args.metadata, args.data, args.bandwidth));
-    let files = Passthrough::new(&args.source, Arc::clone(&delay), args.keep)?;
+    let files = Passthrough::new(&args.source, Arc::clone(&delay), args.keep, args.stale)?;
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         fuser::MountOption::FSName("slowfs".to_owned()),

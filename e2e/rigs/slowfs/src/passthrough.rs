@@ -36,13 +36,20 @@ pub(crate) struct Passthrough {
     next: AtomicU64,
     delay: Arc<Delay>,
     keep: Duration,
+    /// Files without a name are stale.
+    is_stale: bool,
 }
 
 impl Passthrough {
-    pub(crate) fn new(source: &Path, delay: Arc<Delay>, keep: Duration) -> io::Result<Self> {
+    pub(crate) fn new(
+        source: &Path,
+        delay: Arc<Delay>,
+        keep: Duration,
+        is_stale: bool,
+    ) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let nodes = Nodes::new(fs::open(source, flags, Mode::empty())?);
-        Ok(Self { nodes, open: Mutex::default(), next: AtomicU64::new(1), delay, keep })
+        Ok(Self { nodes, open: Mutex::default(), next: AtomicU64::new(1), delay, keep, is_stale })
     }
 
     fn keep_open(&self, fd: OwnedFd) -> FileHandle {
@@ -110,6 +117,7 @@ impl Filesystem for Passthrough {
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.delay.take(Kind::Attributes, 0);
         match self.nodes.attributes(inode) {
+            Ok(found) if self.is_stale && found.nlink == 0 => reply.error(error(Errno::STALE)),
             Ok(found) => reply.attr(&self.keep, &found),
             Err(why) => reply.error(error(why)),
         }
@@ -328,9 +336,12 @@ impl Filesystem for Passthrough {
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, _: &Request, inode: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         self.delay.take(Kind::Close, 0);
-        reply.ok();
+        match self.nodes.attributes(inode) {
+            Ok(found) if self.is_stale && found.nlink == 0 => reply.error(error(Errno::NOENT)),
+            _ => reply.ok(),
+        }
     }
 
     fn release(
