@@ -115,7 +115,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
         }
         let is_stream = (0..=libc::STDERR_FILENO).contains(&new) || has_plain(new);
         if is_stream && client.is_remote_file(old) {
-            client.passable(old)?;
+            client.passable(old, Reason::StandardStream)?;
         }
         if client.make_way(new)? {
             // Nobody uses the number, and a socket is closed whatever this says.

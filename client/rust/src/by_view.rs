@@ -121,13 +121,14 @@ impl Client {
         file.open_in_view(OFlags::RDONLY)
     }
 
-    /// Before a number becomes a standard stream, which libc reads and writes by itself.
+    /// Before a number becomes a standard stream, which libc reads and writes by itself, or that of
+    /// another process.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP`: it is of a remote file that has to stay one.
-    pub fn passable(&'static self, fd: RawFd) -> io::Result<()> {
-        self.detach(fd, Reason::StandardStream);
+    pub fn passable(&'static self, fd: RawFd, reason: Reason) -> io::Result<()> {
+        self.detach(fd, reason);
         if self.is_remote_file(fd) { Err(Errno::NOTSUP) } else { Ok(()) }
     }
 

@@ -224,6 +224,37 @@ fn removed_file_is_appended_to_through_its_view() {
     server.end();
 }
 
+/// Sends an open file, and one that is locked.
+const SENT: &str = "
+import errno, fcntl, os, socket, sys
+os.chdir(sys.argv[1])
+here, there = socket.socketpair()
+for locks in False, True:
+    fd = os.open('file', os.O_RDWR | os.O_CREAT, 0o644)
+    os.write(fd, b'sent')
+    if locks:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        socket.send_fds(here, [b'!'], [fd])
+        print(os.pread(socket.recv_fds(there, 1, 1)[1][0], 9, 0))
+    except OSError as why:
+        print(errno.errorcode[why.errno])
+";
+
+#[test]
+fn locked_file_that_nobody_else_could_use_is_not_sent() {
+    if !can_mount("files that are sent") {
+        return;
+    }
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
+        command.args(["python3", "-c", SENT]).arg(local(&folder));
+        assert_eq!(succeed(&mut command, SOON), "b'sent'\nENOTSUP\n");
+    }
+    server.end();
+}
+
 /// Has another root, in a folder of its view, and writes to files as before.
 const ROOTED: &str = "
 import os, sys
