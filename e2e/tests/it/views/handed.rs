@@ -1,15 +1,15 @@
 //! Files of programs that the library serves, which become the kernel's by their folder's view.
 
-use std::process::Command;
+use std::{ffi::OsStr, path::Path, process::Command};
 
 use rustix::process::geteuid;
 
-use super::{can_mount, coalescing, mapping, strange};
+use super::{can_mount, coalescing, differing, mapping, strange};
 use crate::{
-    harness::{Folder, SOON, run, skip, succeed, text},
+    harness::{Folder, SOON, program, run, skip, succeed, text},
     preload::{LIBURING, compile},
     remote::{
-        local,
+        LONG, local,
         server::{Scheme, Server},
     },
 };
@@ -186,7 +186,7 @@ fn calls_that_only_the_kernel_can_do_are_done_where_there_is_a_view() {
     let folder = Folder::new();
     let plain = folder.join("plain");
     std::fs::create_dir(&plain).expect("a folder");
-    let calls = |command: &mut Command, at: &std::path::Path| {
+    let calls = |command: &mut Command, at: &Path| {
         succeed(command.args(["python3", "-c", CALLS]).arg(at), SOON)
     };
     let expected = calls(&mut Command::new("env"), &plain);
@@ -222,6 +222,31 @@ fn removed_file_is_appended_to_through_its_view() {
         assert_eq!(succeed(&mut command, SOON), "b'0123end'\n");
     }
     server.end();
+}
+
+/// Says the same in a folder without Kakehi, a coalesced, and a mapped one.
+fn is_as_natively(what: &str, command: &[&OsStr]) {
+    if !can_mount(what) {
+        return;
+    }
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "exec 2>&1; mkdir \"$0/in\" && cd \"$0/in\" && exec \"$@\"";
+    let said = |mut launcher: Command, at: &Path| {
+        launcher.args(["sh", "-c", script]).arg(at).args(command);
+        succeed(&mut launcher, LONG)
+    };
+    let expected = said(Command::new("env"), folder.path());
+    for launcher in [coalescing(&folder, "always"), mapping(&folder, &server)] {
+        let found = said(launcher, &local(&folder));
+        assert!(found == expected, "{:#?}", differing(&found, &expected));
+    }
+    server.end();
+}
+
+#[test]
+fn libc_stream_is_reopened_in_every_mode_as_natively() {
+    is_as_natively("streams in a view", &[program("reopening").as_os_str()]);
 }
 
 /// Sends an open file, and one that is locked.
