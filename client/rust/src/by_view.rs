@@ -52,15 +52,6 @@ impl Client {
         file.detach_to_view(reason).is_ok()
     }
 
-    /// The same before `fcntl(F_SETFL)`, which the daemon is not told of: the file is opened to
-    /// append, or not, as the flags say.
-    pub fn detach_to_view_with(&'static self, fd: RawFd, flags: u32, reason: Reason) -> bool {
-        let Some(mut file) = self.locked_fd(fd) else { return false };
-        let appends = OFlags::from_bits_retain(flags) & OFlags::APPEND;
-        let opened = OFlags::from_bits_retain(file.flags) - OFlags::APPEND;
-        file.detach_to_view_as(opened | appends, reason).is_ok()
-    }
-
     /// Leaves every remote file that the program has open, or will open, to its view: system calls
     /// that nobody sees may be asked to work on any of them. What has no view stays as it is.
     pub fn detach_remote(&'static self) {
@@ -297,10 +288,6 @@ impl Client {
 
 impl Locked {
     pub(crate) fn detach_to_view(&mut self, reason: Reason) -> io::Result<()> {
-        self.detach_to_view_as(OFlags::from_bits_retain(self.flags), reason)
-    }
-
-    fn detach_to_view_as(&mut self, flags: OFlags, reason: Reason) -> io::Result<()> {
         if !self.state.is_remote() {
             return Err(Errno::BADF);
         }
@@ -309,7 +296,7 @@ impl Locked {
         }
         self.state.release_window();
         self.drain();
-        let real = self.open_in_view(flags & KEPT)?;
+        let real = self.open_in_view(OFlags::from_bits_retain(self.flags) & KEPT)?;
         let to = match self.entry.cursor.at() {
             u64::MAX => SeekFrom::End(0),
             at => SeekFrom::Start(at),

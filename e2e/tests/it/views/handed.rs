@@ -249,6 +249,11 @@ fn libc_stream_is_reopened_in_every_mode_as_natively() {
     is_as_natively("streams in a view", &[program("reopening").as_os_str()]);
 }
 
+#[test]
+fn locked_or_removed_file_is_set_to_append() {
+    is_as_natively("files to append to", &[program("appending").as_os_str()]);
+}
+
 /// Sends an open file, and one that is locked.
 const SENT: &str = "
 import errno, fcntl, os, socket, sys
