@@ -254,6 +254,14 @@ fn locked_or_removed_file_is_set_to_append() {
     is_as_natively("files to append to", &[program("appending").as_os_str()]);
 }
 
+#[test]
+fn file_is_opened_by_its_number_after_a_rename() {
+    is_as_natively("renamed files in a view", &[program("moved_open").as_os_str()]);
+    let script = "(echo a; mv s t; echo b >>/dev/stdout) >s; cat t; \
+        (echo a; mv s u; echo b >/dev/fd/1) >s; cat u";
+    is_as_natively("renamed output", &["sh", "-c", script].map(OsStr::new));
+}
+
 /// Sends an open file, and one that is locked.
 const SENT: &str = "
 import errno, fcntl, os, socket, sys
