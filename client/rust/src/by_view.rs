@@ -39,7 +39,13 @@ use crate::{
 /// than the daemon knows.
 const FUSE: i64 = 0x6573_5546;
 /// Flags of `open` that hold for the other descriptor of the file.
-const KEPT: OFlags = OFlags::RWMODE.union(OFlags::APPEND).union(OFlags::SYNC).union(OFlags::DSYNC);
+const KEPT: OFlags = OFlags::RWMODE
+    .union(OFlags::APPEND)
+    .union(OFlags::SYNC)
+    .union(OFlags::DSYNC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOATIME);
 
 /// Looks at the name of a folder that was renamed.
 const LOOKS_MAX: u32 = 10;

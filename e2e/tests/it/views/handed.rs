@@ -262,6 +262,22 @@ fn file_is_opened_by_its_number_after_a_rename() {
     is_as_natively("renamed output", &["sh", "-c", script].map(OsStr::new));
 }
 
+/// Says which flags an open file has, once its process has forked.
+const FLAGS: &str = "
+import fcntl, os
+for flag in os.O_SYNC, os.O_DSYNC, os.O_APPEND, os.O_NONBLOCK, os.O_NOFOLLOW, os.O_NOATIME:
+    fd = os.open('file', os.O_RDWR | os.O_CREAT | flag, 0o644)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    print(flag, fcntl.fcntl(fd, fcntl.F_GETFL) & flag == flag)
+";
+
+#[test]
+fn open_file_keeps_its_flags_after_a_fork() {
+    is_as_natively("flags of a file in a view", &["python3", "-c", FLAGS].map(OsStr::new));
+}
+
 /// Sends an open file, and one that is locked.
 const SENT: &str = "
 import errno, fcntl, os, socket, sys
