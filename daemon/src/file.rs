@@ -105,7 +105,7 @@ pub(crate) struct OpenFile<S: Storage> {
     /// It is open to be written.
     pub(crate) can_write: bool,
     /// Writes go to the end of the file, and so one after the other.
-    pub(crate) appends: bool,
+    appends: Cell<bool>,
     /// Permits to transfer, if one is needed.
     permits: Option<Credits>,
     /// True if the daemon holds a descriptor for it: a server's file needs none here.
@@ -155,8 +155,8 @@ impl<S: Storage> OpenFile<S> {
             is_closing: Cell::new(false),
             is_locked: Cell::new(false),
             can_write: flags.has(FileFlags::WRITABLE),
-            appends,
-            permits: permits.filter(|_| !appends),
+            appends: Cell::new(appends),
+            permits,
             has_descriptor,
             turns: Turns::default(),
             uses: Cell::new(0),
@@ -256,11 +256,21 @@ impl<S: Storage> OpenFile<S> {
         self.file.borrow_mut().take()
     }
 
+    /// True if writes go to the end of the file.
+    pub(crate) fn appends(&self) -> bool {
+        self.appends.get()
+    }
+
+    pub(crate) fn set_append(&self, appends: bool) {
+        self.appends.set(appends);
+    }
+
     /// The permit for a transfer, if it needs one: of those that its lane has, or that nobody has.
     /// `Err`: where to wait for it. Where one is only waited for by others in turn, as appends are,
     /// none is needed.
     pub(crate) fn permit(&self, held: &mut Option<Credit>) -> Result<Option<Credit>, Credits> {
-        let Some(permits) = &self.permits else { return Ok(None) };
+        let permits = self.permits.as_ref().filter(|_| !self.appends());
+        let Some(permits) = permits else { return Ok(None) };
         let held = held.as_mut().filter(|held| held.amount() > 0).map(|held| held.split(1));
         held.or_else(|| permits.try_take(1)).map(Some).ok_or_else(|| permits.clone())
     }
@@ -279,7 +289,7 @@ impl<S: Storage> OpenFile<S> {
 
     /// Takes the turn to write to one place, together with others that do.
     pub(crate) async fn turn_to_write(self: &Rc<Self>) -> Turn<S> {
-        if self.appends {
+        if self.appends() {
             return self.turn().await;
         }
         self.progress.until(|| self.turns.join()).await;

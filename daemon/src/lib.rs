@@ -28,7 +28,7 @@
 //!   `session_storage`.
 //! - *Files:* `registration`, `registry` (inodes, whoever has them open), `file`, `pace`,
 //!   `drain_queues`, `drain`.
-//! - *Folders:* `view`, `hidden_folder` (what a mapping hides).
+//! - *Folders:* `view`, `view_nodes` (names there), `hidden_folder` (what a mapping hides).
 //! - *Figures:* `statistics`, `samples` (counters over time), `trace`, `status`, `remote_status`,
 //!   `file_systems` (their costs), `mount_table`.
 #![forbid(unsafe_code)]
@@ -83,6 +83,7 @@ mod statistics;
 mod status;
 mod trace;
 mod view;
+mod view_nodes;
 
 pub use admission::STAGING_MIN;
 pub use assembly::serve;

@@ -109,7 +109,11 @@ pub(crate) async fn run<S: SessionStorage>(
                 }
             }
             let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
+            let change = call.is_once().then(|| call.clone());
             let answer = storage.name(call).await.map_err(errno)?;
+            if let Some(change) = change {
+                lock(&core.node.viewed).iter().for_each(|nodes| lock(nodes).follow(&change));
+            }
             ticket.put(&answer.bytes);
             Ok(answer.value)
         }

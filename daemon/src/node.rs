@@ -24,6 +24,7 @@ use crate::{
     samples::Samples,
     statistics::Totals,
     trace::Trace,
+    view_nodes::Nodes,
 };
 
 /// Shared by all executors.
@@ -50,6 +51,8 @@ pub(crate) struct Node {
     pub(crate) has_views: OnceLock<()>,
     /// Set when that is so only in mounts of the job's own.
     pub(crate) has_own_mounts: OnceLock<()>,
+    /// What the kernel knows of each view.
+    pub(crate) viewed: Mutex<Vec<Arc<Mutex<Nodes>>>>,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) admission: Mutex<Admission>,
     /// Of sessions that have ended, by executor. Only that executor tells of them while it runs:
@@ -164,6 +167,7 @@ impl Node {
             listening: OnceLock::new(),
             has_views: OnceLock::new(),
             has_own_mounts: OnceLock::new(),
+            viewed: Mutex::default(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),
             ended: (0..most).map(|_| Mutex::default()).collect(),

@@ -358,7 +358,9 @@ impl<S: SessionStorage> OnFile<S> {
                 ticket.put(&answer.bytes);
                 return Ok(answer.value);
             }
-            FileCall::Set(_) => Some(drain::drain_as_far_and_turn(core, file).await),
+            FileCall::Set(_) | FileCall::SetAppend(_) => {
+                Some(drain::drain_as_far_and_turn(core, file).await)
+            }
             FileCall::Truncate { .. } | FileCall::Allocate { .. } => {
                 return Ok(drain::change(core, file, call).await?.value);
             }
@@ -369,6 +371,9 @@ impl<S: SessionStorage> OnFile<S> {
         };
         let descriptor = file.descriptor()?;
         let answer = core.storage.on(&descriptor.file, call).await.map_err(errno)?;
+        if let FileCall::SetAppend(appends) = call {
+            file.set_append(appends);
+        }
         ticket.put(&answer.bytes);
         Ok(answer.value)
     }
@@ -408,7 +413,7 @@ impl<S: SessionStorage> OnFile<S> {
         let Self { core, ticket, file } = self;
         let _turn = drain::drain_and_turn_to_write(core, file).await?;
         let descriptor = file.descriptor()?;
-        if file.appends && core.storage.identify(&descriptor.file).is_some() {
+        if file.appends() && core.storage.identify(&descriptor.file).is_some() {
             let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
             file.shared().append_begins(size, range.len);
         }

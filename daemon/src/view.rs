@@ -2,8 +2,8 @@
 //!
 //! The kernel asks by `/dev/fuse`, a source of the first executor like the lanes (`device`), and is
 //! answered by the same [`Storage`](storage::Storage) as they are. A node of the kernel has
-//! a path (`nodes`), which is what `Storage` takes; `names` has the calls on these, `files` those
-//! on open files, `locks` the locks.
+//! a path (`view_nodes`), which is what `Storage` takes; `names` has the calls on these, `files`
+//! those on open files, `locks` the locks.
 //!
 //! # Coherence
 //!
@@ -25,7 +25,6 @@ mod files;
 mod locks;
 pub(crate) mod mount;
 mod names;
-mod nodes;
 
 use std::{
     cell::{Cell, RefCell},
@@ -34,6 +33,7 @@ use std::{
     os::fd::AsFd as _,
     path::{Path, PathBuf},
     rc::Rc,
+    sync::{Arc, Mutex},
 };
 
 use executor::lock;
@@ -52,9 +52,8 @@ use self::{
     files::{Handles, OpenFile},
     locks::Locks,
     mount::Mounted,
-    nodes::Nodes,
 };
-use crate::{Config, core::Core, mounts::Mounts, settle};
+use crate::{Config, core::Core, mounts::Mounts, settle, view_nodes::Nodes};
 
 /// Longest read or write.
 const TRANSFER_LEN_MAX: u32 = 1 << 20;
@@ -67,7 +66,7 @@ const READAHEAD: u32 = 1 << 20;
 pub(crate) struct View {
     core: Rc<Core<Mounts>>,
     mounted: Mounted,
-    nodes: RefCell<Nodes>,
+    nodes: Arc<Mutex<Nodes>>,
     handles: RefCell<Handles>,
     locks: Locks,
     pool: Pool,
@@ -124,10 +123,11 @@ impl View {
             let device = show_in_view(status.device, mounted.number);
             Status { device, ..status }
         });
+        let nodes = Arc::new(Mutex::new(Nodes::new(mount::bytes_of(&local))));
         let heeded = reactor.heed(mounted.device.try_clone()?)?;
         let view = Rc::new(Self {
             core: Rc::clone(core),
-            nodes: RefCell::new(Nodes::new(mount::bytes_of(&local))),
+            nodes: Arc::clone(&nodes),
             mounted,
             handles: RefCell::default(),
             locks: Locks::default(),
@@ -135,6 +135,7 @@ impl View {
             is_direct: Cell::new(false),
             top: Cell::new(top),
         });
+        lock(&core.node.viewed).push(nodes);
         core.handle.add_source(Box::new(Device::new(Rc::clone(&view), heeded)));
         Ok(view)
     }
@@ -189,7 +190,7 @@ impl View {
             }
             Operation::Destroy => Ok(fuse::empty(unique).into()),
             Operation::Forget(lookups) => {
-                let mut nodes = self.nodes.borrow_mut();
+                let mut nodes = lock(&self.nodes);
                 lookups.iter().for_each(|lookups| nodes.forget(*lookups));
                 Ok(Reply::None)
             }
@@ -247,11 +248,11 @@ impl View {
     // ---- what a name leads to
 
     fn path(&self, node: u64) -> Result<CString, Errno> {
-        self.nodes.borrow().path(node).ok_or(Errno::STALE)
+        lock(&self.nodes).path(node).ok_or(Errno::STALE)
     }
 
     fn child(&self, folder: u64, name: &CStr) -> Result<CString, Errno> {
-        self.nodes.borrow().child(folder, name).ok_or(Errno::STALE)
+        lock(&self.nodes).child(folder, name).ok_or(Errno::STALE)
     }
 
     /// Executes a call on names.
@@ -282,13 +283,13 @@ impl View {
     /// one of its open files.
     async fn status(&self, node: u64) -> Result<Status, Errno> {
         loop {
-            let path = self.nodes.borrow().path(node);
+            let path = lock(&self.nodes).path(node);
             let Some(path) = path else { break };
             match self.look(path).await {
-                Ok(found) if self.nodes.borrow().is(node, &found) => return Ok(found),
+                Ok(found) if lock(&self.nodes).is(node, &found) => return Ok(found),
                 Err(why) if why != Errno::NOENT => return Err(why),
                 _ if node == ROOT => return Err(Errno::NOENT),
-                _ => self.nodes.borrow_mut().mistrust(node),
+                _ => lock(&self.nodes).mistrust(node),
             }
         }
         let file = self.handles.borrow().of_node(node).ok_or(Errno::STALE)?;
@@ -312,7 +313,7 @@ impl View {
 
     /// Device and inode of a node that the kernel knows.
     fn identity(&self, node: u64) -> Identity {
-        let known = self.nodes.borrow().identity(node);
+        let known = lock(&self.nodes).identity(node);
         known.or(self.top.get().map(|top| top.identity())).unwrap_or_default()
     }
 
@@ -337,7 +338,7 @@ impl View {
 
     /// The reply that tells of a name in a folder, which the kernel knows from now on.
     fn entry(&self, unique: u64, folder: u64, name: &CStr, status: &Status) -> Vec<u8> {
-        let node = self.nodes.borrow_mut().look_up(folder, name, status);
+        let node = lock(&self.nodes).look_up(folder, name, status);
         fuse::entry(unique, node, &self.attributes(status))
     }
 

@@ -115,7 +115,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
         }
         let is_stream = (0..=libc::STDERR_FILENO).contains(&new) || has_plain(new);
         if is_stream && client.is_remote_file(old) {
-            client.passable(old)?;
+            client.passable(old, Reason::StandardStream)?;
         }
         if client.make_way(new)? {
             // Nobody uses the number, and a socket is closed whatever this says.
@@ -218,10 +218,10 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             Some(flags) => Ok(signed(flags) | LARGE_FILE),
             None => kernel(),
         },
-        libc::F_SETFL if client.is_remote_file(fd) && !detaches_to_view(client, fd, argument) => {
-            set_remote_flags(client, fd, argument)
-        }
         libc::F_SETFL => {
+            if let Some(done) = client.set_remote_flags(fd, narrowed(argument)) {
+                return done.map(|()| 0);
+            }
             detach_when_flags_change(client, fd, argument);
             // A placeholder takes none, and what is left over changes nothing of a regular file.
             if client.set_flags(fd, narrowed(argument)) { Ok(0) } else { kernel() }
@@ -265,23 +265,6 @@ const F_SETSIG: c_int = 10;
 const F_GETSIG: c_int = 11;
 const SIGNAL_MAX: usize = 64;
 const LEASES: [c_int; 3] = [libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK];
-
-/// Flags by which a remote file stays as it was opened, unless its folder has a view.
-const REMOTE_KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;
-
-fn detaches_to_view(client: &'static Client, fd: c_int, flags: usize) -> bool {
-    let changes = (flags_of(client, fd) ^ flags) & REMOTE_KEPT != 0;
-    changes && client.detach_to_view_with(fd, narrowed(flags), Reason::Unsupported)
-}
-
-/// Not to wait, and to go past caches, changes nothing of a remote file.
-fn set_remote_flags(client: &'static Client, fd: c_int, flags: usize) -> Outcome<c_int> {
-    if (flags_of(client, fd) ^ flags) & REMOTE_KEPT != 0 {
-        return Err(Errno::INVAL);
-    }
-    client.set_flags(fd, narrowed(flags));
-    Ok(0)
-}
 
 /// Flags as the kernel takes them.
 fn narrowed(flags: usize) -> u32 {

@@ -4,27 +4,28 @@ use client::Reason;
 use libc::{c_int, c_uint, c_void, mmsghdr, msghdr, ssize_t, timespec};
 
 use crate::{
+    descriptor::forget,
     errno::answer,
     interpose::interpose,
-    kernel::{Word as _, blocking},
+    kernel::{Outcome, Word as _, blocking, ignore},
     process_client::client,
 };
 
 interpose! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-        each_passed(message, pass_on);
-        answer(blocking!(SYS_sendmsg, fd, message, flags))
+        let passed = each_passed(message, pass_on);
+        answer(passed.and_then(|()| blocking!(SYS_sendmsg, fd, message, flags)))
     }
 
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        each_message(messages, count, pass_on);
-        answer(blocking!(SYS_sendmmsg, fd, messages, count, flags))
+        let passed = each_message(messages, count, pass_on);
+        answer(passed.and_then(|()| blocking!(SYS_sendmmsg, fd, messages, count, flags)))
     }
 
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         let outcome = blocking!(SYS_recvmsg, fd, message, flags);
         if outcome.is_ok() {
-            each_passed(message, crate::descriptor::forget);
+            ignore(each_passed(message, received));
         }
         answer(outcome)
     }
@@ -35,16 +36,22 @@ interpose! {
         let outcome = blocking!(SYS_recvmmsg, fd, messages, count, flags, timeout);
         if let Ok(got) = outcome {
             let got = c_uint::try_from(got).unwrap_or(0);
-            each_message(messages, got, crate::descriptor::forget);
+            ignore(each_message(messages, got, received));
         }
         answer(outcome)
     }
 }
 
-fn pass_on(fd: c_int) {
-    if let Some(client) = client() {
-        client.detach(fd, Reason::PassedOn);
-    }
+/// # Errors
+///
+/// `EOPNOTSUPP`: it is of a remote file that has to stay one, which nobody else could use.
+fn pass_on(fd: c_int) -> Outcome<()> {
+    client().map_or(Ok(()), |client| client.passable(fd, Reason::PassedOn))
+}
+
+fn received(fd: c_int) -> Outcome<()> {
+    forget(fd);
+    Ok(())
 }
 
 /// Calls `then` with each descriptor in the messages.
@@ -52,9 +59,13 @@ fn pass_on(fd: c_int) {
 /// # Safety
 ///
 /// There are `count` messages, each as [`each_passed`] asks.
-unsafe fn each_message(messages: *const mmsghdr, count: c_uint, then: fn(c_int)) {
+unsafe fn each_message(
+    messages: *const mmsghdr,
+    count: c_uint,
+    then: fn(c_int) -> Outcome<()>,
+) -> Outcome<()> {
     if client().is_none() || messages.is_null() {
-        return;
+        return Ok(());
     }
     for index in 0..count as usize {
         // SAFETY: the caller promises that many.
@@ -62,8 +73,9 @@ unsafe fn each_message(messages: *const mmsghdr, count: c_uint, then: fn(c_int))
         // SAFETY: one of them.
         let header = unsafe { &raw const (*message).msg_hdr };
         // SAFETY: the header of one of the messages that the caller promises.
-        unsafe { each_passed(header, then) };
+        unsafe { each_passed(header, then) }?;
     }
+    Ok(())
 }
 
 /// Calls `then` with each descriptor in the message. A part that says that it goes on behind the
@@ -72,9 +84,9 @@ unsafe fn each_message(messages: *const mmsghdr, count: c_uint, then: fn(c_int))
 /// # Safety
 ///
 /// `message` is null or a message whose control part is null or as long as it says.
-unsafe fn each_passed(message: *const msghdr, then: fn(c_int)) {
+unsafe fn each_passed(message: *const msghdr, then: fn(c_int) -> Outcome<()>) -> Outcome<()> {
     if client().is_none() || message.is_null() {
-        return;
+        return Ok(());
     }
     // SAFETY: a message, as the caller promises.
     let msghdr { msg_control, msg_controllen, .. } = unsafe { message.read() };
@@ -95,10 +107,11 @@ unsafe fn each_passed(message: *const msghdr, then: fn(c_int)) {
                 // SAFETY: so many lie in the control part.
                 let place = unsafe { data.add(index) };
                 // SAFETY: inside the part.
-                then(unsafe { place.read_unaligned() });
+                then(unsafe { place.read_unaligned() })?;
             }
         }
         // SAFETY: both are what the last calls gave.
         part = unsafe { libc::CMSG_NXTHDR(message, part) };
     }
+    Ok(())
 }

@@ -5,6 +5,8 @@
 //! works on it. What can only be read, and what is not ours, gets a plain stream over the same
 //! descriptor.
 
+use core::ffi::CStr;
+
 use client::{Client, Errno, Reason, link_of};
 use libc::{AT_FDCWD, c_int};
 
@@ -14,7 +16,7 @@ use crate::{
     errno::{last, set},
     glibc::Stream,
     interpose::interpose,
-    kernel::{Outcome, ignore},
+    kernel::{Outcome, descriptor_flags, ignore},
     open::open_at,
     path_attributes::remote,
     plain_streams::{Mode, plain_fclose, plain_fdopen, plain_fopen, plain_freopen, set_plain},
@@ -176,7 +178,8 @@ fn can_open_again(client: &'static Client, fd: c_int, mode: Text<'_>) -> bool {
     !client.is_remote_file(fd) || (mode.is_readable(), mode.is_writable()) == (!is_pipe, is_pipe)
 }
 
-/// Puts what stands for a remote file beneath a stream of libc's, which opens files by itself.
+/// Puts a remote file beneath a stream of libc's, which cannot open it by its name: libc opens
+/// another file in the same mode, whose number is then made the remote one's, as it was opened.
 ///
 /// # Safety
 ///
@@ -187,21 +190,69 @@ unsafe fn reopen_remote(
     mode: Text<'_>,
     stream: Stream<'_>,
 ) -> Outcome<Stream<'static>> {
-    let parsed = Mode::parse(mode).filter(|mode| !mode.has_charset).ok_or(Errno::INVAL);
-    let opened = parsed.and_then(|mode| open_at(AT_FDCWD, path, mode.flags, 0o666));
-    let mode = match parsed.map_or(0, |mode| mode.flags) & libc::O_ACCMODE {
-        libc::O_RDONLY => c"r",
-        libc::O_WRONLY => c"w",
-        _ => c"r+",
-    };
-    client.detach(opened.unwrap_or(-1), Reason::StandardStream);
-    let mut link = [0; 32];
-    // Nothing has an empty name, so that libc closes the stream, as ever when it cannot open.
-    let name = opened.ok().and_then(|fd| link_of(fd, &mut link)).unwrap_or(c"");
-    // SAFETY: libc's own stream, as the caller promises, which it gives up.
-    let stream = unsafe { plain_freopen(Text::of(name), Text::of(mode), stream) };
-    close_number(opened?)?;
-    Ok(stream)
+    // What other threads print meanwhile is in either file, as natively.
+    stream.locked(|| {
+        let mut space = [0; MODE_LEN];
+        let (parsed, shared) = Mode::parse(mode).zip(shared(mode, &mut space)).unzip();
+        let opened = parsed.ok_or(Errno::INVAL).and_then(|parsed| {
+            let fd = open_above(path, parsed, stream.number())?;
+            cookie::begin(fd, parsed);
+            let passable = client.passable(fd, Reason::StandardStream);
+            passable.inspect_err(|_| ignore(close_number(fd)))?;
+            Ok(fd)
+        });
+        // Nothing has an empty name, so that libc closes the stream, as ever when it cannot open.
+        let name = if opened.is_ok() { c"/dev/null" } else { c"" };
+        let shared = Text::of(shared.unwrap_or(c"r"));
+        // SAFETY: libc's own stream, as the caller promises, which it gives up.
+        let stream = unsafe { plain_freopen(Text::of(name), shared, stream) };
+        let fd = opened?;
+        if stream.is_null() {
+            let why = last();
+            ignore(close_number(fd));
+            return Err(why);
+        }
+        let number = stream.number();
+        // Once `e` was in a mode of the stream, all of its files are closed by `exec`.
+        let is_closed = descriptor_flags(number)? != 0;
+        move_to(fd, number, if is_closed { libc::O_CLOEXEC } else { 0 })?;
+        Ok(stream)
+    })
+}
+
+/// Opens a file by another number than the one that libc closes before it opens its own.
+fn open_above(path: Text<'_>, mode: Mode, number: c_int) -> Outcome<c_int> {
+    let fd = open_at(AT_FDCWD, path, mode.flags, 0o666)?;
+    if fd != number {
+        return Ok(fd);
+    }
+    // SAFETY: `F_DUPFD` takes a number, which is no address.
+    let above = unsafe { control(fd, libc::F_DUPFD, 0) };
+    close_number(fd)?;
+    above
+}
+
+/// Makes a number stand for what `fd` does, which is closed.
+fn move_to(fd: c_int, number: c_int, flags: c_int) -> Outcome<()> {
+    let moved = duplicate(fd, number, flags);
+    close_number(fd)?;
+    moved.map(drop)
+}
+
+/// Longest mode that names a character set.
+const MODE_LEN: usize = 64;
+
+/// A mode for a file that is there already: without `x`.
+fn shared<'a>(mode: Text<'_>, space: &'a mut [u8; MODE_LEN]) -> Option<&'a CStr> {
+    let mode = mode.get()?.to_bytes();
+    let flags_len = mode.iter().position(|letter| *letter == b',').unwrap_or(mode.len());
+    let (flags, charset) = mode.split_at_checked(flags_len)?;
+    let kept = flags.iter().filter(|letter| **letter != b'x').chain(charset);
+    let mut places = space.iter_mut();
+    // The last place stays zero.
+    kept.zip(places.by_ref()).for_each(|(letter, place)| *place = *letter);
+    places.next()?;
+    CStr::from_bytes_until_nul(space).ok()
 }
 
 /// Puts another file beneath a stream of ours, under the same number, as libc does.
@@ -224,10 +275,8 @@ unsafe fn reopen_ours<'a>(
         ignore(client.close(fd));
     }
     let opened = Mode::parse(mode).ok_or(Errno::INVAL).and_then(|mode| {
-        let new = open_again(path, mode, fd)?;
-        let moved = duplicate(new, fd, mode.flags & libc::O_CLOEXEC);
-        close_number(new)?;
-        moved.map(|_| mode)
+        move_to(open_again(path, mode, fd)?, fd, mode.flags & libc::O_CLOEXEC)?;
+        Ok(mode)
     });
     match opened {
         // SAFETY: the stream is ours, as the caller promises, and its descriptor is the new file's.

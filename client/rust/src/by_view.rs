@@ -39,7 +39,13 @@ use crate::{
 /// than the daemon knows.
 const FUSE: i64 = 0x6573_5546;
 /// Flags of `open` that hold for the other descriptor of the file.
-const KEPT: OFlags = OFlags::RWMODE.union(OFlags::APPEND).union(OFlags::SYNC).union(OFlags::DSYNC);
+const KEPT: OFlags = OFlags::RWMODE
+    .union(OFlags::APPEND)
+    .union(OFlags::SYNC)
+    .union(OFlags::DSYNC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOATIME);
 
 /// Looks at the name of a folder that was renamed.
 const LOOKS_MAX: u32 = 10;
@@ -50,15 +56,6 @@ impl Client {
     pub fn detach_to_view(&'static self, fd: RawFd, reason: Reason) -> bool {
         let Some(mut file) = self.locked_fd(fd) else { return false };
         file.detach_to_view(reason).is_ok()
-    }
-
-    /// The same before `fcntl(F_SETFL)`, which the daemon is not told of: the file is opened to
-    /// append, or not, as the flags say.
-    pub fn detach_to_view_with(&'static self, fd: RawFd, flags: u32, reason: Reason) -> bool {
-        let Some(mut file) = self.locked_fd(fd) else { return false };
-        let appends = OFlags::from_bits_retain(flags) & OFlags::APPEND;
-        let opened = OFlags::from_bits_retain(file.flags) - OFlags::APPEND;
-        file.detach_to_view_as(opened | appends, reason).is_ok()
     }
 
     /// Leaves every remote file that the program has open, or will open, to its view: system calls
@@ -121,13 +118,14 @@ impl Client {
         file.open_in_view(OFlags::RDONLY)
     }
 
-    /// Before a number becomes a standard stream, which libc reads and writes by itself.
+    /// Before a number becomes a standard stream, which libc reads and writes by itself, or that of
+    /// another process.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP`: it is of a remote file that has to stay one.
-    pub fn passable(&'static self, fd: RawFd) -> io::Result<()> {
-        self.detach(fd, Reason::StandardStream);
+    pub fn passable(&'static self, fd: RawFd, reason: Reason) -> io::Result<()> {
+        self.detach(fd, reason);
         if self.is_remote_file(fd) { Err(Errno::NOTSUP) } else { Ok(()) }
     }
 
@@ -296,10 +294,6 @@ impl Client {
 
 impl Locked {
     pub(crate) fn detach_to_view(&mut self, reason: Reason) -> io::Result<()> {
-        self.detach_to_view_as(OFlags::from_bits_retain(self.flags), reason)
-    }
-
-    fn detach_to_view_as(&mut self, flags: OFlags, reason: Reason) -> io::Result<()> {
         if !self.state.is_remote() {
             return Err(Errno::BADF);
         }
@@ -308,7 +302,7 @@ impl Locked {
         }
         self.state.release_window();
         self.drain();
-        let real = self.open_in_view(flags & KEPT)?;
+        let real = self.open_in_view(OFlags::from_bits_retain(self.flags) & KEPT)?;
         let to = match self.entry.cursor.at() {
             u64::MAX => SeekFrom::End(0),
             at => SeekFrom::Start(at),

@@ -54,7 +54,7 @@ async fn cut_and_change<S: SessionStorage>(
     let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
     let (end, before) = (log.end(size), file.shared().cut());
     let (from, to) = removed(call).ok_or(refused)?;
-    if file.appends && moves_end(call, size) {
+    if file.appends() && moves_end(call, size) {
         return Err(refused);
     }
     let cut = Cut::new(file.head(), from, to).with(before, log.tail()).ok_or(refused)?;
@@ -62,7 +62,7 @@ async fn cut_and_change<S: SessionStorage>(
     let changed = core.storage.on(&descriptor.file, call).await.map_err(errno);
     if changed.is_err() {
         file.shared().set_cut(before);
-    } else if file.appends && from < to {
+    } else if file.appends() && from < to {
         // Where the last append would have ended its client may ask.
         file.shared().write_begins(log.tail(), size, 0);
     } else if from < to && to < u64::MAX {

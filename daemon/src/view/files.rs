@@ -157,7 +157,8 @@ impl Folder {
         let bytes = view.core.storage.list(&path).await.map_err(errno)?;
         let (device, own) = view.identity(node);
         let number = |inode| view.number((device, inode));
-        let above = match view.nodes.borrow().above(node) {
+        let above = lock(&view.nodes).above(node);
+        let above = match above {
             Some(above) => view.number(view.identity(above)),
             None => view.mounted.above,
         };
@@ -237,12 +238,12 @@ impl View {
     }
 
     async fn open_node(&self, header: &Header, open: Open) -> Result<Vec<u8>, Errno> {
-        let path = self.nodes.borrow().path(header.node);
+        let path = lock(&self.nodes).path(header.node);
         let (located, status) = match path {
             Some(path) => self.open_path(path, open).await?,
             None => self.open_unnamed(header.node, open).await?,
         };
-        if !self.nodes.borrow().is(header.node, &status) {
+        if !lock(&self.nodes).is(header.node, &status) {
             self.core.storage.close(located).await.map_err(errno)?;
             return Err(Errno::STALE); // The kernel looks the name up again.
         }

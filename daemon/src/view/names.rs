@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
+use executor::lock;
 use fuse::{Changes, Header, Names, Open, Operation, ROOT, Time, Transfer};
 use rustix::{
     fs::{FileType, OFlags, RenameFlags},
@@ -15,7 +16,8 @@ use storage::{
 };
 use wire::{FileSystem, NameKind, Status, Times};
 
-use super::{Reply, View, files::Named, is_regular, nodes::Leaf};
+use super::{Reply, View, files::Named, is_regular};
+use crate::view_nodes::Leaf;
 
 /// Nanoseconds that say "now", and "as it is" (`utimensat(2)`).
 const NOW: i64 = (1 << 30) - 1;
@@ -126,11 +128,11 @@ impl View {
             }
             Operation::Unlink { name } => {
                 self.call(NameCall::Unlink { path: self.child(folder, name)? }).await?;
-                self.nodes.borrow_mut().remove(folder, name);
+                lock(&self.nodes).remove(folder, name);
             }
             Operation::RemoveFolder { name } => {
                 self.call(NameCall::RemoveDir { path: self.child(folder, name)? }).await?;
-                self.nodes.borrow_mut().remove(folder, name);
+                lock(&self.nodes).remove(folder, name);
             }
             Operation::Rename { name, to_folder, to_name, flags } => {
                 let from = Leaf { folder, name };
@@ -149,7 +151,7 @@ impl View {
             flags,
         };
         self.call(call).await?;
-        let mut nodes = self.nodes.borrow_mut();
+        let mut nodes = lock(&self.nodes);
         if RenameFlags::from_bits_retain(flags).contains(RenameFlags::EXCHANGE) {
             nodes.exchange(from, to);
         } else {
@@ -186,7 +188,7 @@ impl View {
         if !was_there && self.give(header, &path).await? {
             status = self.core.storage.status(&located).await.map_err(errno)?;
         }
-        let node = self.nodes.borrow_mut().look_up(header.node, name, &status);
+        let node = lock(&self.nodes).look_up(header.node, name, &status);
         let handle = self.keep(header, node, &status, open.flags, located).await;
         let attributes = self.attributes(&status);
         Ok(fuse::created(header.unique, node, &attributes, handle, self.is_direct.get()))
@@ -222,7 +224,7 @@ impl View {
     /// Sets attributes of a node, and tells what it is then.
     async fn set(&self, node: u64, changes: Changes) -> Result<Status, Errno> {
         let named = changes.handle.and_then(|handle| self.handles.borrow().file(handle).ok());
-        let path = self.nodes.borrow().path(node);
+        let path = lock(&self.nodes).path(node);
         // Programs of the library remove and rename files that the kernel has open: an open file is
         // sure to be the one. By one that may not be written no length is set.
         let file = named.or_else(|| match path {

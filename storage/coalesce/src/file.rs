@@ -35,7 +35,7 @@ pub struct Packed {
     /// As long as it can be written.
     _disturbed: Option<Disturbed>,
     writes: bool,
-    appends: bool,
+    appends: Cell<bool>,
     /// To lock by; each open file has its own.
     anchor: OnceCell<uring::File>,
 }
@@ -191,7 +191,7 @@ impl Packed {
         let Access { writes, appends } = access;
         let _disturbed = writes.then(|| volume.disturb(live.inode, None));
         let (volume, anchor) = (Rc::clone(volume), OnceCell::new());
-        Self { volume, live, _disturbed, writes, appends, anchor }
+        Self { volume, live, _disturbed, writes, appends: Cell::new(appends), anchor }
     }
 
     /// Another open file of the same inode.
@@ -221,6 +221,7 @@ impl Packed {
             FileCall::Sync { data_only } => self.sync(data_only).await?,
             FileCall::Truncate { len } => self.truncate(len).await?,
             FileCall::Allocate { mode, at, len } => self.allocate(mode, at, len).await?,
+            FileCall::SetAppend(appends) => self.appends.set(appends),
             FileCall::Set(what) => self.set(what).await?,
         }
         Ok(Answer::default())
@@ -260,11 +261,12 @@ impl Packed {
     ) -> io::Result<usize> {
         let machine = self.volume.machine();
         self.volume.clear_set_ids(changing, &self.live).await?;
+        let appends = self.appends.get();
         let written = loop {
-            let at = if self.appends { self.len()? } else { at };
+            let at = if appends { self.len()? } else { at };
             let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
             let stream = self.volume.stream_for(changing, &self.live, end).await?;
-            let entered = if self.appends {
+            let entered = if appends {
                 stream.enter_at_end(machine, from).await?
             } else {
                 stream.enter(machine, at, from).await?

@@ -54,7 +54,7 @@ pub trait Storage: Clone + 'static {
     /// Reads at `at`; 0 at the end of the file.
     async fn read(&self, file: &Self::File, at: u64, into: Buffers) -> io::Result<usize>;
 
-    /// Writes at `at`, or at the end of a file that was opened to append.
+    /// Writes at `at`, or at the end of a file that is open to append.
     async fn write(&self, file: &Self::File, at: u64, from: Buffers) -> io::Result<usize>;
 
     /// Reads until `into` is full or the file ends; an error counts if nothing was read.

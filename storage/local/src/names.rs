@@ -279,6 +279,12 @@ pub(crate) fn execute_on(file: &uring::File, call: FileCall) -> io::Result<Answe
         FileCall::Allocate { mode, at, len } => {
             rustix::fs::fallocate(file, FallocateFlags::from_bits_retain(mode), at, len)?;
         }
+        FileCall::SetAppend(appends) => {
+            file.leave_direct(); // What goes past the page cache has a place.
+            let mut flags = rustix::fs::fcntl_getfl(file)?;
+            flags.set(OFlags::APPEND, appends);
+            rustix::fs::fcntl_setfl(file, flags)?;
+        }
         FileCall::Set(what) => what.apply(file.fd())?,
     }
     Ok(Answer::default())

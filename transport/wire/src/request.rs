@@ -485,6 +485,12 @@ requests! {
     Reclaimed = 43, "reclaimed", once, session, anew;
     /// Makes the arena as long as there is memory for; completes with its length.
     Grow = 44, "grow", once, session, here;
+    /// Drains the file, and has it written at its end from then on, or where each write says: as
+    /// `O_APPEND` of `fcntl(F_SETFL)`.
+    SetAppend = 45, "set_append", twice, file, anew {
+        file: u32 = File,
+        appends: bool = Len,
+    };
 }
 
 #[cfg(test)]

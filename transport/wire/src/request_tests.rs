@@ -50,6 +50,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::FindHole { file: 44, at: 45 },
         Request::Reclaimed,
         Request::Grow,
+        Request::SetAppend { file: 46, appends: true },
     ]
 }
 
@@ -71,7 +72,7 @@ fn entries_that_look_different_have_another_version() {
     let fingerprint = words.fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
         (hash ^ word).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((crate::VERSION, fingerprint), (17, 0x40c4_4654_9ced_6a95));
+    assert_eq!((crate::VERSION, fingerprint), (18, 0x6eb4_b881_b6d4_ed26));
 }
 
 #[test]

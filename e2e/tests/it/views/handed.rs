@@ -1,15 +1,15 @@
 //! Files of programs that the library serves, which become the kernel's by their folder's view.
 
-use std::process::Command;
+use std::{ffi::OsStr, path::Path, process::Command};
 
 use rustix::process::geteuid;
 
-use super::{can_mount, coalescing, mapping, strange};
+use super::{can_mount, coalescing, differing, mapping, strange};
 use crate::{
-    harness::{Folder, SOON, run, skip, succeed, text},
+    harness::{Folder, SOON, program, run, skip, succeed, text},
     preload::{LIBURING, compile},
     remote::{
-        local,
+        LONG, local,
         server::{Scheme, Server},
     },
 };
@@ -186,7 +186,7 @@ fn calls_that_only_the_kernel_can_do_are_done_where_there_is_a_view() {
     let folder = Folder::new();
     let plain = folder.join("plain");
     std::fs::create_dir(&plain).expect("a folder");
-    let calls = |command: &mut Command, at: &std::path::Path| {
+    let calls = |command: &mut Command, at: &Path| {
         succeed(command.args(["python3", "-c", CALLS]).arg(at), SOON)
     };
     let expected = calls(&mut Command::new("env"), &plain);
@@ -220,6 +220,91 @@ fn removed_file_is_appended_to_through_its_view() {
     for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
         strange(&mut command).args(["python3", "-c", REMOVED]).arg(local(&folder));
         assert_eq!(succeed(&mut command, SOON), "b'0123end'\n");
+    }
+    server.end();
+}
+
+/// Says the same in a folder without Kakehi, a coalesced, and a mapped one.
+fn is_as_natively(what: &str, command: &[&OsStr]) {
+    if !can_mount(what) {
+        return;
+    }
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "exec 2>&1; mkdir \"$0/in\" && cd \"$0/in\" && exec \"$@\"";
+    let said = |mut launcher: Command, at: &Path| {
+        launcher.args(["sh", "-c", script]).arg(at).args(command);
+        succeed(&mut launcher, LONG)
+    };
+    let expected = said(Command::new("env"), folder.path());
+    for launcher in [coalescing(&folder, "always"), mapping(&folder, &server)] {
+        let found = said(launcher, &local(&folder));
+        assert!(found == expected, "{:#?}", differing(&found, &expected));
+    }
+    server.end();
+}
+
+#[test]
+fn libc_stream_is_reopened_in_every_mode_as_natively() {
+    is_as_natively("streams in a view", &[program("reopening").as_os_str()]);
+}
+
+#[test]
+fn locked_or_removed_file_is_set_to_append() {
+    is_as_natively("files to append to", &[program("appending").as_os_str()]);
+}
+
+#[test]
+fn file_is_opened_by_its_number_after_a_rename() {
+    is_as_natively("renamed files in a view", &[program("moved_open").as_os_str()]);
+    let script = "(echo a; mv s t; echo b >>/dev/stdout) >s; cat t; \
+        (echo a; mv s u; echo b >/dev/fd/1) >s; cat u";
+    is_as_natively("renamed output", &["sh", "-c", script].map(OsStr::new));
+}
+
+/// Says which flags an open file has, once its process has forked.
+const FLAGS: &str = "
+import fcntl, os
+for flag in os.O_SYNC, os.O_DSYNC, os.O_APPEND, os.O_NONBLOCK, os.O_NOFOLLOW, os.O_NOATIME:
+    fd = os.open('file', os.O_RDWR | os.O_CREAT | flag, 0o644)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    print(flag, fcntl.fcntl(fd, fcntl.F_GETFL) & flag == flag)
+";
+
+#[test]
+fn open_file_keeps_its_flags_after_a_fork() {
+    is_as_natively("flags of a file in a view", &["python3", "-c", FLAGS].map(OsStr::new));
+}
+
+/// Sends an open file, and one that is locked.
+const SENT: &str = "
+import errno, fcntl, os, socket, sys
+os.chdir(sys.argv[1])
+here, there = socket.socketpair()
+for locks in False, True:
+    fd = os.open('file', os.O_RDWR | os.O_CREAT, 0o644)
+    os.write(fd, b'sent')
+    if locks:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        socket.send_fds(here, [b'!'], [fd])
+        print(os.pread(socket.recv_fds(there, 1, 1)[1][0], 9, 0))
+    except OSError as why:
+        print(errno.errorcode[why.errno])
+";
+
+#[test]
+fn locked_file_that_nobody_else_could_use_is_not_sent() {
+    if !can_mount("files that are sent") {
+        return;
+    }
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    for mut command in [coalescing(&folder, "always"), mapping(&folder, &server)] {
+        command.args(["python3", "-c", SENT]).arg(local(&folder));
+        assert_eq!(succeed(&mut command, SOON), "b'sent'\nENOTSUP\n");
     }
     server.end();
 }

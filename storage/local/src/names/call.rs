@@ -73,6 +73,8 @@ pub enum FileCall {
     },
     /// Resolves a position as `lseek(2)`; how far a file may reach its file system says.
     Seek(SeekFrom),
+    /// Has it written at its end from now on, or where each write says.
+    SetAppend(bool),
     /// Sets attributes.
     Set(Attributes),
 }
@@ -299,6 +301,7 @@ impl FileCall {
             Request::SetPosition { at, .. } => Self::Seek(SeekFrom::Start(at)),
             Request::FindData { at, .. } => Self::Seek(SeekFrom::Data(at)),
             Request::FindHole { at, .. } => Self::Seek(SeekFrom::Hole(at)),
+            Request::SetAppend { appends, .. } => Self::SetAppend(appends),
             _ => Self::Set(Attributes::decode(request, payload)?),
         })
     }
@@ -320,6 +323,7 @@ impl FileCall {
             Self::Seek(SeekFrom::Data(at)) => Request::FindData { file, at },
             Self::Seek(SeekFrom::Hole(at)) => Request::FindHole { file, at },
             Self::Seek(_) => return Err(Errno::INVAL),
+            Self::SetAppend(appends) => Request::SetAppend { file, appends },
             Self::Set(what) => return what.encode(file, c"", true),
         };
         Ok((request, Vec::new()))

@@ -18,7 +18,7 @@ use super::requests::{Client, Network};
 pub struct RemoteFile<N: Network> {
     client: Rc<Client<N>>,
     handle: u32,
-    appends: bool,
+    appends: Cell<bool>,
     is_closed: Cell<bool>,
     /// It was changed or locked: who closes it waits for what the server says.
     is_used: Cell<bool>,
@@ -46,6 +46,7 @@ impl<N: Network> RemoteFile<N> {
         let answered = client.call(request, path, call.is_once()).await?;
         let status = marked(Status::decode(&answered.bytes).ok_or(Errno::IO)?);
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
+        let appends = Cell::new(appends);
         client.assign(handle, process);
         let (is_closed, is_used) = (Cell::new(false), Cell::new(false));
         let client = Rc::clone(client);
@@ -119,11 +120,11 @@ impl<N: Network> RemoteFile<N> {
         read.map_err(|error| self.stale(error))
     }
 
-    /// Writes all of `from`, in parts that are under way together; to the end of a file that was
-    /// opened to append, one after the other, for others append to it, too.
+    /// Writes all of `from`, in parts that are under way together; to the end of a file that is
+    /// open to append, one after the other, for others append to it, too.
     pub async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
         self.is_used.set(true);
-        if self.appends {
+        if self.appends.get() {
             let (mut written, from) = (Vec::new(), gathered(from));
             for (_, part) in parts(&from, 0) {
                 let (len, wanted) = (self.write_part(0, &part).await, part.len());
@@ -149,7 +150,7 @@ impl<N: Network> RemoteFile<N> {
     async fn write_part(&self, at: u64, part: &Buffer) -> io::Result<usize> {
         let len = u32::try_from(part.len()).map_err(|_| Errno::INVAL)?;
         let request = Request::Write { file: self.handle, at, len, arena_at: 0 };
-        let written = self.client.transfer(request, part.clone(), self.appends).await;
+        let written = self.client.transfer(request, part.clone(), self.appends.get()).await;
         written.map_err(|error| self.stale(error))
     }
 
@@ -163,6 +164,10 @@ impl<N: Network> RemoteFile<N> {
         let Answer { value, bytes } = done.map_err(|error| self.stale(error))?;
         Ok(match call {
             FileCall::Status => Answer::status(&marked(Status::decode(&bytes).ok_or(Errno::IO)?)),
+            FileCall::SetAppend(appends) => {
+                self.appends.set(appends);
+                Answer { value, bytes }
+            }
             _ => Answer { value, bytes },
         })
     }

@@ -3,7 +3,10 @@
 
 use std::{collections::HashMap, mem};
 
-use rustix::{fs::RenameFlags, io::Errno};
+use rustix::{
+    fs::{OFlags, RenameFlags},
+    io::Errno,
+};
 use storage::names::{Identity, NameCall, is_same};
 use wire::Status;
 
@@ -129,6 +132,14 @@ impl Opened {
         let (identity, born) = (status.identity(), status.born);
         let (others, process, gone) = (Vec::new(), None, None);
         self.files.insert(handle, File { path, others, flags, identity, born, process, gone });
+    }
+
+    pub(super) fn set_append(&mut self, handle: u32, appends: bool) {
+        if let Some(file) = self.files.get_mut(&handle) {
+            let mut flags = OFlags::from_bits_retain(file.flags);
+            flags.set(OFlags::APPEND, appends);
+            file.flags = flags.bits();
+        }
     }
 
     pub(super) fn remove(&mut self, handle: u32) {

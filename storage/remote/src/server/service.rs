@@ -110,7 +110,7 @@ impl<S: Locking> Drop for Visit<'_, S> {
 
 pub(super) struct Open<S: Locking> {
     pub(super) file: S::File,
-    appends: bool,
+    appends: Rc<Cell<bool>>,
     identity: Identity,
     /// When it was made, as its status tells.
     born: u64,
@@ -124,7 +124,7 @@ impl<S: Locking> Open<S> {
     /// Returns the effect of a request on a file that must not happen twice.
     fn effect(&self, received: &Received) -> Option<Effect<S::File>> {
         let file = self.file.clone();
-        if self.appends && matches!(received.request, Request::Write { .. }) {
+        if self.appends.get() && matches!(received.request, Request::Write { .. }) {
             let data = bytes_of(&received.data).into();
             return Some(Effect::Append { file, identity: self.identity, data });
         }
@@ -135,7 +135,8 @@ impl<S: Locking> Open<S> {
 
 impl<S: Locking> Clone for Open<S> {
     fn clone(&self) -> Self {
-        Self { file: self.file.clone(), ..*self }
+        let (file, appends) = (self.file.clone(), Rc::clone(&self.appends));
+        Self { file, appends, ..*self }
     }
 }
 
@@ -400,7 +401,11 @@ impl<S: Locking> Service<S> {
             Request::Write { at, .. } => self.write(open, at, &received.data).await,
             _ => {
                 let call = FileCall::decode(&received.request, &received.payload)?;
-                self.storage.on(&open.file, call).await
+                let answer = self.storage.on(&open.file, call).await?;
+                if let FileCall::SetAppend(appends) = call {
+                    open.appends.set(appends);
+                }
+                Ok(answer)
             }
         }
     }

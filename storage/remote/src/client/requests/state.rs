@@ -88,6 +88,7 @@ impl State {
                     self.opened.insert(file, pending.payload.clone(), flags, &status);
                 }
             }
+            (Ok(_), Request::SetAppend { file, appends }) => self.opened.set_append(file, appends),
             (Ok(_), Request::Lock { .. }) => self.note_lock(&pending.request, false),
             _ => {}
         }

@@ -6,7 +6,7 @@
 //! that want all of them each gets an equal part, and there is one for who comes next. Who had
 //! files open at an earlier server has them opened again, whoever has come before.
 
-use std::io;
+use std::{cell::Cell, io, rc::Rc};
 
 use rustix::{fs::OFlags, io::Errno};
 use storage::{
@@ -40,7 +40,7 @@ impl<S: Locking> Service<S> {
         self.admit_one(session)?;
         let flags = OFlags::from_bits_retain(call.flags);
         let (file, status) = self.open_readable(call).await.map_err(errno)?;
-        let appends = flags.contains(OFlags::APPEND);
+        let appends = Rc::new(Cell::new(flags.contains(OFlags::APPEND)));
         let open = Open { file, appends, identity: status.identity(), born: status.born };
         session.files.borrow_mut().insert(handle, open);
         Ok(Answer::status(&status))

@@ -233,7 +233,8 @@ fn files_of_a_session_that_is_over_are_closed_on_threads_where_that_may_take_lon
         let open = |path: &str| uring::File::new(fs::File::open(path).expect("there").into());
         for (handle, path) in [(LOG + 1, "/proc/version"), (LOG + 2, "/proc/uptime")] {
             let file = open(path).expect("a file"); // As little of this machine as a network's.
-            let open = Open { file, appends: false, identity: (1, u64::from(handle)), born: 0 };
+            let appends = Rc::default();
+            let open = Open { file, appends, identity: (1, u64::from(handle)), born: 0 };
             session.files.borrow_mut().insert(handle, open);
         }
         let before = engines.counters().threads;

@@ -2,8 +2,8 @@
 //!
 //! The kernel gets to know a node when it looks a name up, and says how many lookups it forgets; a
 //! node that it knows no more is gone. A node has every name that the kernel has looked it up by:
-//! of a file with several, whichever is left leads there. One that has none was unlinked, and only
-//! its open files are left.
+//! of a file with several, whichever is left leads there. So it has after what programs of the
+//! library do with names. One that has none was unlinked, and only its open files are left.
 
 use std::{
     collections::HashMap,
@@ -11,8 +11,8 @@ use std::{
 };
 
 use fuse::{Lookups, ROOT};
-use rustix::fs::FileType;
-use storage::names::{Identity, is_same};
+use rustix::fs::{FileType, RenameFlags};
+use storage::names::{Identity, NameCall, is_same};
 use wire::Status;
 
 /// A name in a folder.
@@ -20,7 +20,7 @@ type Name = (u64, Vec<u8>);
 
 /// All nodes of a view.
 #[derive(Debug)]
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     /// The path of the folder that is mounted.
     top: Vec<u8>,
     nodes: HashMap<u64, Node>,
@@ -40,10 +40,10 @@ struct Node {
 
 /// A name in a folder.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leaf<'a> {
+pub(crate) struct Leaf<'a> {
     /// Number of the folder.
-    pub(super) folder: u64,
-    pub(super) name: &'a CStr,
+    pub(crate) folder: u64,
+    pub(crate) name: &'a CStr,
 }
 
 impl Leaf<'_> {
@@ -53,13 +53,13 @@ impl Leaf<'_> {
 }
 
 impl Nodes {
-    pub(super) fn new(top: &[u8]) -> Self {
+    pub(crate) fn new(top: &[u8]) -> Self {
         let (nodes, by_name, by_identity) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self { top: top.to_vec(), nodes, by_name, by_identity, next: ROOT + 1 }
     }
 
     /// The path of a node, by any name that is left; `None`: it has none.
-    pub(super) fn path(&self, node: u64) -> Option<CString> {
+    pub(crate) fn path(&self, node: u64) -> Option<CString> {
         let mut parts: Vec<&[u8]> = Vec::new();
         let mut at = node;
         while at != ROOT {
@@ -75,24 +75,24 @@ impl Nodes {
     }
 
     /// Device and inode; `None`: those of the root.
-    pub(super) fn identity(&self, node: u64) -> Option<Identity> {
+    pub(crate) fn identity(&self, node: u64) -> Option<Identity> {
         self.nodes.get(&node).map(|node| node.identity)
     }
 
     /// The folder that a node is in; `None`: it is the root, or has no name.
-    pub(super) fn above(&self, node: u64) -> Option<u64> {
+    pub(crate) fn above(&self, node: u64) -> Option<u64> {
         let names = &self.nodes.get(&node)?.names;
         names.last().map(|(folder, _)| *folder)
     }
 
     /// The path of a name in a folder.
-    pub(super) fn child(&self, folder: u64, name: &CStr) -> Option<CString> {
+    pub(crate) fn child(&self, folder: u64, name: &CStr) -> Option<CString> {
         let folder = self.path(folder)?.into_bytes();
         CString::new([&folder, &b"/"[..], name.to_bytes()].concat()).ok()
     }
 
     /// The kernel learns the node of a name, which leads to a file of this status.
-    pub(super) fn look_up(&mut self, folder: u64, name: &CStr, status: &Status) -> u64 {
+    pub(crate) fn look_up(&mut self, folder: u64, name: &CStr, status: &Status) -> u64 {
         let name = (folder, name.to_bytes().to_vec());
         let node = self.known(&name, status).unwrap_or_else(|| self.add(status));
         if let Some(found) = self.nodes.get_mut(&node) {
@@ -138,7 +138,7 @@ impl Nodes {
     }
 
     /// The kernel forgets lookups of a node.
-    pub(super) fn forget(&mut self, lookups: Lookups) {
+    pub(crate) fn forget(&mut self, lookups: Lookups) {
         let Some(node) = self.nodes.get_mut(&lookups.node) else { return };
         node.lookups = node.lookups.saturating_sub(lookups.count);
         if node.lookups > 0 {
@@ -154,7 +154,7 @@ impl Nodes {
     }
 
     /// The name by which a node's path was found leads elsewhere by now.
-    pub(super) fn mistrust(&mut self, node: u64) {
+    pub(crate) fn mistrust(&mut self, node: u64) {
         let found = self.nodes.get(&node).and_then(|node| node.names.last().cloned());
         if let Some(name) = found {
             self.by_name.remove(&name);
@@ -163,37 +163,91 @@ impl Nodes {
     }
 
     /// A name leads nowhere any more.
-    pub(super) fn remove(&mut self, folder: u64, name: &CStr) {
-        let name = (folder, name.to_bytes().to_vec());
-        if let Some(node) = self.by_name.remove(&name) {
-            self.unname(node, &name);
-        }
+    pub(crate) fn remove(&mut self, folder: u64, name: &CStr) {
+        self.removed(&Leaf { folder, name }.owned());
     }
 
     /// A name has become another one.
-    pub(super) fn rename(&mut self, from: Leaf<'_>, to: Leaf<'_>) {
-        self.remove(to.folder, to.name);
-        let from = from.owned();
-        let Some(number) = self.by_name.remove(&from) else { return };
-        let to = to.owned();
-        if let Some(node) = self.nodes.get_mut(&number) {
-            node.names.retain(|name| *name != from);
-            node.names.push(to.clone());
-            self.by_name.insert(to, number);
-        }
+    pub(crate) fn rename(&mut self, from: Leaf<'_>, to: Leaf<'_>) {
+        self.renamed(&from.owned(), to.owned());
     }
 
     /// Two names have changed places.
-    pub(super) fn exchange(&mut self, one: Leaf<'_>, other: Leaf<'_>) {
-        let (one, other) = (one.owned(), other.owned());
+    pub(crate) fn exchange(&mut self, one: Leaf<'_>, other: Leaf<'_>) {
+        self.exchanged(one.owned(), other.owned());
+    }
+
+    /// A call has changed names past the kernel.
+    pub(crate) fn follow(&mut self, call: &NameCall) {
+        match call {
+            NameCall::Unlink { path } | NameCall::RemoveDir { path } => {
+                self.find(path).iter().for_each(|name| self.removed(name));
+            }
+            NameCall::Link { from, to } => {
+                if let Some((from, to)) = self.find(from).zip(self.find(to)) {
+                    self.linked(&from, to);
+                }
+            }
+            NameCall::Rename { from, to, flags } => {
+                let is_exchange = *flags & RenameFlags::EXCHANGE.bits() != 0;
+                match (self.find(from), self.find(to)) {
+                    (Some(from), Some(to)) if is_exchange => self.exchanged(from, to),
+                    (Some(from), Some(to)) => self.renamed(&from, to),
+                    (None, Some(name)) | (Some(name), None) => self.removed(&name),
+                    (None, None) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The name that a path is, in the last of its folders that the kernel knows.
+    fn find(&self, path: &CStr) -> Option<Name> {
+        let mut rest = path.to_bytes().strip_prefix(&self.top[..])?.strip_prefix(b"/")?;
+        let mut folder = ROOT;
+        while let Some(len) = rest.iter().position(|byte| *byte == b'/') {
+            let (name, behind) = rest.split_at(len);
+            let Some(next) = self.by_name.get(&(folder, name.to_vec())) else { break };
+            (folder, rest) = (*next, behind.strip_prefix(b"/")?);
+        }
+        Some((folder, rest.to_vec()))
+    }
+
+    fn removed(&mut self, name: &Name) {
+        if let Some(node) = self.by_name.remove(name) {
+            self.unname(node, name);
+        }
+    }
+
+    fn renamed(&mut self, from: &Name, to: Name) {
+        self.removed(&to);
+        if let Some(number) = self.by_name.remove(from) {
+            self.name(number, Some(from), to);
+        }
+    }
+
+    fn exchanged(&mut self, one: Name, other: Name) {
         let [first, second] = [&one, &other].map(|name| self.by_name.remove(name));
         for (node, from, to) in [(first, &one, &other), (second, &other, &one)] {
-            let Some(number) = node else { continue };
-            if let Some(node) = self.nodes.get_mut(&number) {
-                node.names.retain(|name| name != from);
-                node.names.push(to.clone());
-                self.by_name.insert(to.clone(), number);
+            if let Some(number) = node {
+                self.name(number, Some(from), to.clone());
             }
+        }
+    }
+
+    fn linked(&mut self, from: &Name, to: Name) {
+        self.removed(&to);
+        if let Some(number) = self.by_name.get(from) {
+            self.name(*number, None, to);
+        }
+    }
+
+    /// Gives a node a name, perhaps for another one.
+    fn name(&mut self, number: u64, former: Option<&Name>, name: Name) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.names.retain(|known| Some(known) != former);
+            node.names.push(name.clone());
+            self.by_name.insert(name, number);
         }
     }
 
@@ -214,7 +268,7 @@ impl Nodes {
     }
 
     /// True if a node is the file of this status; the root always is.
-    pub(super) fn is(&self, node: u64, status: &Status) -> bool {
+    pub(crate) fn is(&self, node: u64, status: &Status) -> bool {
         let Some(node) = self.nodes.get(&node) else { return true };
         // Servers of one file system may number its device apart.
         let (inode, other) = (node.identity.1, status.inode);
@@ -259,6 +313,35 @@ mod tests {
         assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/up"));
         assert_eq!(path(&nodes, sub).as_deref(), Some("/top/other"));
         assert_eq!(nodes.look_up(ROOT, c"up", &file(3)), leaf);
+    }
+
+    #[test]
+    fn node_follows_what_is_done_with_its_names_past_the_kernel() {
+        let mut nodes = Nodes::new(b"/top");
+        let call = |nodes: &mut Nodes, call: &NameCall| nodes.follow(call);
+        let (sub, leaf) = (nodes.look_up(ROOT, c"sub", &folder(2)), 3);
+        let leaf = nodes.look_up(sub, c"leaf", &file(leaf));
+        let rename = |from: &CStr, to: &CStr, flags: RenameFlags| NameCall::Rename {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            flags: flags.bits(),
+        };
+        let none = RenameFlags::empty();
+        call(&mut nodes, &rename(c"/top/sub", c"/top/other", none));
+        assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/other/leaf"));
+        call(&mut nodes, &rename(c"/top/other/leaf", c"/top/not/known", none));
+        assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/not/known"));
+        let (from, to) = (c"/top/not/known".to_owned(), c"/top/up".to_owned());
+        call(&mut nodes, &NameCall::Link { from: from.clone(), to });
+        call(&mut nodes, &NameCall::Unlink { path: from });
+        assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/up"));
+        call(&mut nodes, &rename(c"/top/up", c"/top/other", RenameFlags::EXCHANGE));
+        assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/other"));
+        assert_eq!(path(&nodes, sub).as_deref(), Some("/top/up"));
+        call(&mut nodes, &rename(c"/top/new", c"/top/other", none));
+        assert_eq!(path(&nodes, leaf), None, "it was replaced");
+        call(&mut nodes, &NameCall::RemoveDir { path: c"/top/up".to_owned() });
+        assert_eq!(path(&nodes, sub), None);
     }
 
     #[test]
