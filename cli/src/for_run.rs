@@ -7,7 +7,7 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::retry_on_intr,
 };
-use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     config::{Config, Environment},
@@ -159,7 +159,7 @@ impl ForRun<'_> {
 
 /// At once: a job may be signalled while its daemon starts.
 fn outlive() -> Result<(), Failure> {
-    signals::outlive(&[SIGUSR1, SIGUSR2, SIGHUP])
+    signals::outlive_job(&[SIGTERM, SIGINT])
 }
 
 /// Waits until the run at the other end of a connection has ended.

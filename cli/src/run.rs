@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     command.envs(records.as_ref().map(|_| (WATCH, job.records_path())));
     command.envs(pages.trace.as_ref().map(|_| (TRACE, "1")));
     // To write a file that is too long ends the program, not what starts it.
-    signals::outlive(&[SIGXFSZ])?;
+    signals::outlive(SIGXFSZ)?;
     let daemon = ForRun { job: &job, config: &config, environment, program: &program };
     let launched = attach_or_replace(&daemon)?;
     voice::step(format_args!("job {}: its daemon is in {}", job.name, job.folder.display()));

@@ -2,7 +2,31 @@
 //! node or a limit that withholds what it needs, and programs that outlive the first one of their
 //! job.
 
-use crate::harness::{Folder, SOON, kakehi_run, python, succeed};
+use std::{process::Command, time::Duration};
+
+use crate::{
+    harness::{Folder, SOON, kakehi_run, pause, python, succeed},
+    jobs::ready,
+};
+
+/// Schedulers warn of an end by any signal, and send it to one process or to all of a group.
+#[test]
+fn signal_of_any_kind_reaches_the_program_and_does_not_end_the_run() {
+    let folder = Folder::new();
+    for signal in ["XCPU", "ALRM", "IO", "PWR", "VTALRM", "RTMIN", "RTMAX"] {
+        for whom in ["", "-"] {
+            let script = format!(
+                "trap 'n=$((n + 1))' {signal}; echo ready; \
+                 while [ -z \"$n\" ]; do sleep 0.05; done; sleep 0.3; exit $((n + 8))"
+            );
+            let mut running = ready(kakehi_run(&folder, &[]).args(["bash", "-c", &script]));
+            pause(Duration::from_millis(300)); // Until real-time signals are caught.
+            let kill = format!("kill -{signal} -- {whom}{}", running.child.id());
+            succeed(Command::new("bash").args(["-c", &kill]), SOON);
+            assert_eq!(running.wait(SOON).code(), Some(9), "{signal} to {whom}");
+        }
+    }
+}
 
 /// The kernel takes a name whose full path it would not.
 #[test]
