@@ -129,6 +129,7 @@ fn start_anew(change: impl FnOnce(&mut Command) -> &mut Command) {
         let mut arguments = env::args_os();
         let mut command = Command::new(program);
         command.arg0(arguments.next().unwrap_or_default()).args(arguments);
+        daemon::leave_closed(&mut command);
         drop(change(&mut command).exec());
     }
 }

@@ -287,6 +287,7 @@ fn command(words: &[OsString]) -> Result<Command, Failure> {
     };
     let mut command = Command::new(program);
     command.args(arguments);
+    daemon::leave_closed(&mut command);
     Ok(command)
 }
 

@@ -2,10 +2,10 @@
 //! node or a limit that withholds what it needs, and programs that outlive the first one of their
 //! job.
 
-use std::{process::Command, time::Duration};
+use std::{fs, process::Command, time::Duration};
 
 use crate::{
-    harness::{Folder, SOON, kakehi_run, pause, python, succeed},
+    harness::{Folder, SOON, kakehi, kakehi_run, pause, python, run, succeed},
     jobs::ready,
 };
 
@@ -26,6 +26,32 @@ fn signal_of_any_kind_reaches_the_program_and_does_not_end_the_run() {
             assert_eq!(running.wait(SOON).code(), Some(9), "{signal} to {whom}");
         }
     }
+}
+
+#[test]
+fn closed_standard_descriptors_are_closed_in_the_program() {
+    let folder = Folder::new();
+    let is_open = "for n in 0 1 2; do [ -e /proc/self/fd/$n ] && echo $n; done >\"$0\"";
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        // Started anew, as where something is preloaded, they are no other.
+        for preloaded in ["", "/nowhere/library.so"] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("exec \"$@\" {closed}"), "sh"]).arg(kakehi());
+            command.args(["run", "--", "bash", "-c", is_open]).arg(folder.join("open"));
+            command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+            run(command.env("LD_PRELOAD", preloaded), SOON);
+            let open = fs::read_to_string(folder.join("open")).expect("told");
+            // Of a redirection, bash itself has 1 open.
+            for (number, written) in [("0", "<"), ("2", "2>")] {
+                let is_closed = closed.split(' ').any(|word| word == format!("{written}&-"));
+                assert_eq!(open.contains(number), !is_closed, "{closed}: {open}");
+            }
+        }
+    }
+    let script = "\"$0\" -q run -- cat /proc/self/stat >&-";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(kakehi()).env("XDG_RUNTIME_DIR", folder.path());
+    assert_eq!(run(&mut command, SOON).status.code(), Some(1), "written, and nowhere");
 }
 
 /// The kernel takes a name whose full path it would not.

@@ -21,7 +21,7 @@
 //! - *Operations:* `operation`, `transfer` (its future), `waiting`, `memory`, `pool`, `file`,
 //!   `foreign_fd`, `lock`, `message`, `mounts`, `umask`.
 //! - *The executor's thread:* `parker`, `reactor`, `crowd`, `slice`.
-//! - *Sockets:* `net`. *The process:* `fork`, `signal`, `allocator`.
+//! - *Sockets:* `net`. *The process:* `fork`, `standard`, `signal`, `allocator`.
 #![expect(missing_debug_implementations, reason = "what tasks share leads round in circles")]
 
 mod allocator;
@@ -53,6 +53,7 @@ mod signal;
 mod slice;
 mod slow;
 mod span;
+mod standard;
 mod threads;
 mod transfer;
 mod umask;
@@ -80,4 +81,5 @@ pub use pool::Pool;
 pub use reactor::{Heeded, Reactor, Watch};
 pub use signal::{ignore_signal, send_signal};
 pub use slice::prefer_short_turns;
+pub use standard::leave_closed;
 pub use umask::with_umask;
