@@ -1,6 +1,6 @@
 //! The daemon of a `kakehi run`, in a process that this has forked.
 
-use std::{any::Any, ffi::OsString, fmt, os::fd::OwnedFd};
+use std::{any::Any, ffi::OsString, fmt, io, os::fd::OwnedFd};
 
 use daemon::{Error, Given, OwnMounts, Standby, Summary};
 use rustix::{
@@ -22,6 +22,7 @@ use crate::{
 
 /// Letters of the program's command line that the daemon is told.
 const COMMAND_LEN_MAX: usize = 400;
+const NOT_STARTED: &str = "the daemon did not start";
 /// The way to run the program all the same.
 const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
@@ -187,5 +188,10 @@ pub(crate) fn or_instead(failure: Failure, config: &Config) -> Failure {
 
 /// The failure of a daemon that did not come to serve.
 pub(crate) fn not_started(why: &dyn fmt::Display, config: &Config) -> Failure {
-    or_instead(Failure::new(Code::Failure, "the daemon did not start", why, "try again"), config)
+    or_instead(Failure::new(Code::Failure, NOT_STARTED, why, "try again"), config)
+}
+
+/// The same where a call has failed that would have begun its process.
+pub(crate) fn not_begun(why: &io::Error, config: &Config) -> Failure {
+    or_instead(Failure::of_call(Code::Failure, NOT_STARTED, why, "try again"), config)
 }

@@ -29,7 +29,7 @@ use crate::{
     answer::ask,
     config::{Config, Origin},
     failure::{Code, Failure},
-    for_run::{ForRun, not_started, or_instead},
+    for_run::{ForRun, not_begun, not_started, or_instead},
     job::{Job, unmasked},
     remote::real,
     report,
@@ -180,7 +180,7 @@ fn start(daemon: &ForRun<'_>, was_taken: bool) -> Result<Daemon, Failure> {
     let mounts = own_mounts(daemon.config, was_taken);
     let mut started =
         Daemon::fork(&[], || {}, |told, run| daemon.serve_at_once(mounts, !was_taken, told, run))
-            .map_err(|why| failed(&why))?;
+            .map_err(|why| not_begun(&why, daemon.config))?;
     let mut line = String::new();
     match started.output.read_line(&mut line) {
         Ok(_) if line.trim_end() == READY => Ok(started),

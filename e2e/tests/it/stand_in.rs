@@ -2,11 +2,17 @@
 //! node or a limit that withholds what it needs, and programs that outlive the first one of their
 //! job.
 
-use std::{fs, process::Command, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+    time::Duration,
+};
 
 use crate::{
-    harness::{Folder, SOON, kakehi, kakehi_run, pause, python, run, succeed},
+    harness::{Folder, SOON, kakehi, kakehi_run, pause, python, run, skip, succeed, text},
     jobs::ready,
+    limits::Disk,
 };
 
 /// Schedulers warn of an end by any signal, and send it to one process or to all of a group.
@@ -52,6 +58,71 @@ fn closed_standard_descriptors_are_closed_in_the_program() {
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(kakehi()).env("XDG_RUNTIME_DIR", folder.path());
     assert_eq!(run(&mut command, SOON).status.code(), Some(1), "written, and nowhere");
+}
+
+/// Runs a program that exits with 7.
+fn exits(folder: &Path, script: &str, flags: &[&str]) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{script}; exec \"$@\""), "sh"]).arg(kakehi()).arg("run");
+    command.args(flags).args(["--", "sh", "-c", "exit 7"]).env("XDG_RUNTIME_DIR", folder);
+    run(command.env_remove("KAKEHI_JOB").env_remove("KAKEHI_SOCKET"), SOON)
+}
+
+#[test]
+fn runtime_folder_that_is_of_no_use_is_replaced_by_the_next() {
+    let folder = Folder::new();
+    let long = folder.join("x".repeat(100));
+    fs::create_dir(&long).expect("a folder");
+    let delegated = |folder: &Path, what: &str| {
+        let output = exits(folder, "true", &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{what}: {said}");
+        assert!(!said.contains("without delegation"), "{what}: {said}");
+    };
+    delegated(&long, "too long");
+    let Some(disk) = Disk::mount(&folder, "disk") else { return };
+    for options in ["remount,nr_inodes=1", "remount,ro"] {
+        let mut mount = Command::new("mount");
+        succeed(mount.args(["-o", options]).arg(&disk.0), SOON);
+        delegated(&disk.0, options);
+    }
+}
+
+#[test]
+fn program_runs_undelegated_where_no_folder_is_of_use() {
+    let folder = Folder::new();
+    let mounts = Command::new("unshare").args(["-m", "true"]).output();
+    if kakehi().starts_with("/tmp") || !mounts.is_ok_and(|output| output.status.success()) {
+        return skip("no folder for sockets", "this user cannot mount, or /tmp has the command");
+    }
+    let script = "mount -t tmpfs -o ro none /tmp; exec \"$0\" run $1 -- sh -c 'exit 7'";
+    for (flags, code) in [("", 7), ("--coalesce a=a.sion", 125)] {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script]).arg(kakehi()).arg(flags);
+        command.env("XDG_RUNTIME_DIR", "/nowhere").env_remove("KAKEHI_JOB");
+        let output = run(command.current_dir("/dev/shm"), SOON);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(said.contains("without delegation"), code == 7, "{said}");
+        assert!(said.contains("socket folder") && said.lines().count() == 1, "{said}");
+    }
+    drop(folder);
+}
+
+#[test]
+fn program_runs_undelegated_where_descriptors_are_few() {
+    let folder = Folder::new();
+    for count in [4, 5, 6, 8] {
+        let output = exits(folder.path(), &format!("ulimit -n {count}"), &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{count}: {said}");
+        assert!(said.contains("ulimit -n") && said.contains("without delegation"), "{said}");
+    }
+    let flag = format!("{0}/local={0}/kept.sion", folder.path().display());
+    let output = exits(folder.path(), "ulimit -n 6", &["--coalesce", &flag]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("ulimit -n"), "{said}");
 }
 
 /// The kernel takes a name whose full path it would not.
