@@ -17,7 +17,7 @@ use crate::{
     serve::configuration,
     settings::Engine,
     signals,
-    starter::Starter,
+    starter::{self, Starter},
 };
 
 /// Letters of the program's command line that the daemon is told.
@@ -63,13 +63,15 @@ impl ForRun<'_> {
         refuses: bool,
         output: OwnedFd,
         run: OwnedFd,
+        heirs: OwnedFd,
     ) -> i32 {
         let starter = Starter::run(output, &self.job.folder);
         let served = outlive().and_then(|()| {
             let given_up = mounts.as_ref().map_or(Ok(()), OwnMounts::give_up_others);
             given_up.map_err(|why| not_started(&why, self.config))?;
             let standby = unmasked(|| Standby::of_daemon(&self.job.folder));
-            let standby = standby.map_err(|why| self.failed(&why))?.attaching(run);
+            let standby = standby.map_err(|why| self.failed(&why))?;
+            let standby = standby.attaching(run).attaching_heirs(heirs);
             let configuration = daemon::Config {
                 refuses_taken: refuses,
                 has_own_mounts: mounts.is_some(),
@@ -115,6 +117,9 @@ impl ForRun<'_> {
     /// Removes the job's folder, and tells the run what was done.
     fn end(&self, starter: &Starter, served: Result<(Summary, Box<dyn Any>), Failure>) -> i32 {
         remove(self.job, served.is_err() && starter.is_gone());
+        if let (Ok((summary, _)), true) = (&served, starter.is_gone()) {
+            report::failures(summary).iter().for_each(report::warn);
+        }
         let said =
             served.and_then(|(summary, remains)| Ok((output::json(&summary)?, Some(remains))));
         let (text, remains) = said.unwrap_or_else(|failure| (failure.text(), None));
@@ -134,6 +139,11 @@ impl ForRun<'_> {
             && config.engine == Engine::Auto
     }
 
+    /// True if only it has files of the programs, which it does not leave then.
+    pub(crate) fn stays(&self) -> bool {
+        !self.config.mapped().0.is_empty()
+    }
+
     fn configuration(&self, starter: &Starter) -> Result<daemon::Config, Failure> {
         let Self { job, config, environment, program } = self;
         let remote = peers::server(config)?;
@@ -145,6 +155,7 @@ impl ForRun<'_> {
             command: Some(program.shown()),
             takes_samples: program.is_reported,
             takes_trace: program.is_traced,
+            stays: self.stays().then_some(starter::stay),
             ..configuration(config, job, environment)
         })
     }

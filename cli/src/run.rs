@@ -169,7 +169,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
 }
 
 /// Runs the program of a job's first run, and ends the service of the job. Returns the exit code
-/// that speaks for the program, and what was done, unless the daemon was lost.
+/// that speaks for the program, and what was done, unless the daemon was lost or stays.
 fn serve(
     mut service: Service,
     daemon: &ForRun<'_>,
@@ -193,7 +193,12 @@ fn serve(
         if failure.is_of_node() { replace(failure, config, environment, words) } else { failure }
     })?);
     let summary = match summary {
-        Ok(summary) => Some(summary),
+        Ok(None) => {
+            folders.leave();
+            report::warn(&stays(job));
+            None
+        }
+        Ok(summary) => summary,
         // Files that only it had could not be used any more.
         Err(failure) if code == 0 && !config.mapped().0.is_empty() => return Err(failure),
         // The programs have gone on without it, and what they did is theirs to say.
@@ -361,6 +366,14 @@ fn failed_to_execute(words: &[OsString], why: &io::Error) -> Failure {
         _ => "check its path and that it is executable",
     };
     Failure::new(code, program, why, advice)
+}
+
+/// Some programs go on when the first one of a job has ended, and their daemon with them.
+fn stays(job: &Job) -> Failure {
+    let why = "programs of it still run, and their daemon stays for them";
+    let advice = "mapped and coalesced files are complete once 'kakehi jobs' does not list it; \
+                  there is no summary";
+    Failure::new(Code::Ours, format_args!("job {}", job.name), why, advice)
 }
 
 fn lost(why: &dyn std::fmt::Display) -> Failure {

@@ -10,7 +10,9 @@ use std::{
 };
 
 use crate::{
-    harness::{Folder, SOON, kakehi, kakehi_run, pause, python, run, skip, succeed, text},
+    harness::{
+        Folder, SOON, kakehi, kakehi_run, pause, python, run, skip, succeed, text, wait_for,
+    },
     jobs::ready,
     limits::Disk,
 };
@@ -123,6 +125,28 @@ fn program_runs_undelegated_where_descriptors_are_few() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.contains("ulimit -n"), "{said}");
+}
+
+/// A shell does not wait for what a script leaves behind, and that works on.
+#[test]
+fn daemon_of_coalesced_files_stays_for_programs_that_the_first_has_left_behind() {
+    let folder = Folder::new();
+    let (local, kept) = (folder.join("local"), folder.join("kept.sion"));
+    let flag = format!("{}={}", local.display(), kept.display());
+    let script =
+        "(sleep 4; echo late | cat >\"$0/late\"; echo $? >\"$1\") >/dev/null 2>&1 & exit 3";
+    let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+    command.args(["sh", "-c", script]).arg(&local).arg(folder.join("code"));
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("still run"), "{said}");
+    assert!(!folder.join("code").exists(), "it was waited for");
+    assert!(wait_for(SOON, || !folder.join("kakehi").exists()), "the daemon stays");
+    assert_eq!(fs::read_to_string(folder.join("code")).expect("told"), "0\n");
+    let (mut extract, files) = (Command::new(kakehi()), folder.join("files"));
+    succeed(extract.args(["multifile", "extract"]).arg(&kept).arg(&files), SOON);
+    assert_eq!(fs::read_to_string(files.join("late")).expect("a file"), "late\n");
 }
 
 /// The kernel takes a name whose full path it would not.
