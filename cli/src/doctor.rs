@@ -37,7 +37,7 @@ pub(crate) struct Args {
 
 pub(crate) fn doctor(args: &Args, environment: &Environment) -> Result<(), Failure> {
     // Where files are to have no length a probe that writes one would end this command.
-    signals::outlive(&[SIGXFSZ])?;
+    signals::outlive(SIGXFSZ)?;
     let config = Config::load(environment, &args.flags)?;
     let findings = findings(&config, environment);
     let problems = finding::problems(&findings);

@@ -1,6 +1,8 @@
 //! Why a command failed, as one line a person can act upon, and the exit code a script can.
 
-use std::{fmt, process::ExitCode};
+use std::{fmt, io, process::ExitCode};
+
+use rustix::io::Errno;
 
 use crate::plain::without_numbers;
 
@@ -37,6 +39,7 @@ pub(crate) struct Failure {
     what: String,
     why: String,
     advice: String,
+    is_of_node: bool,
 }
 
 impl Failure {
@@ -49,7 +52,26 @@ impl Failure {
         let text = |part: &dyn fmt::Display| {
             without_numbers(&part.to_string()).replace(char::is_control, " ")
         };
-        Self { code, what: text(&what), why: text(&why), advice: text(&advice) }
+        let (what, why, advice) = (text(&what), text(&why), text(&advice));
+        Self { code, what, why, advice, is_of_node: false }
+    }
+
+    /// A failure of a call. If the node or a limit withheld something, that is the advice.
+    pub(crate) fn of_call(
+        code: Code,
+        what: impl fmt::Display,
+        why: &io::Error,
+        advice: &str,
+    ) -> Self {
+        let errno = Errno::from_io_error(why);
+        let advice = errno.and_then(remedy).unwrap_or(advice);
+        Self { is_of_node: errno.is_some_and(is_of_node), ..Self::new(code, what, why, advice) }
+    }
+
+    /// True if the node, or a limit, has withheld what Kakehi needs for itself: programs may do
+    /// without.
+    pub(crate) fn is_of_node(&self) -> bool {
+        self.is_of_node
     }
 
     /// The same, but in `run`, where the codes of other failures are the program's.
@@ -78,7 +100,10 @@ impl Failure {
             daemon::Error::Unreachable { .. } | daemon::Error::Silent { .. } => Code::Unreachable,
             _ => Code::Failure,
         };
-        Self::of_line(code, &why.to_string())
+        let source = std::error::Error::source(why).and_then(|source| source.downcast_ref());
+        let errno = source.and_then(Errno::from_io_error);
+        let is_of_node = errno.is_some_and(is_of_node);
+        Self { is_of_node, ..Self::of_line(code, &why.to_string()) }
     }
 
     /// A line that already says what, why, and what to do.
@@ -100,7 +125,7 @@ impl Failure {
 
     /// The failure as a JSON document on one line, called `kind`.
     pub(crate) fn json(&self, kind: &str) -> String {
-        let Self { code, what, why, advice } = self;
+        let Self { code, what, why, advice, .. } = self;
         let parts = serde_json::json!({
             "object": what, "reason": why, "advice": advice, "exit_status": *code as u8,
         });
@@ -116,6 +141,21 @@ impl Failure {
     }
 }
 
+/// Advice about an error that has the same cause whatever has failed.
+pub(crate) fn remedy(errno: Errno) -> Option<&'static str> {
+    match errno {
+        Errno::MFILE => Some("raise 'ulimit -n'"),
+        Errno::AGAIN => Some("raise 'ulimit -u', or end processes"),
+        _ => None,
+    }
+}
+
+/// True for an error by which a node or a limit withholds something.
+fn is_of_node(errno: Errno) -> bool {
+    let full = [Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::ACCESS, Errno::NFILE, Errno::NOMEM];
+    remedy(errno).is_some() || full.contains(&errno)
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line("kakehi"))
@@ -128,7 +168,7 @@ mod tests {
 
     #[test]
     fn reasons_of_the_kernel_have_no_numbers() {
-        let why = std::io::Error::from_raw_os_error(2);
+        let why = io::Error::from_raw_os_error(2);
         let line = Failure::usage("a", why, "b (os error x)").to_string();
         assert_eq!(line, "kakehi: a: No such file or directory; b (os error x)");
     }

@@ -74,6 +74,11 @@ impl Folders {
         self.made.retain(|made| locals().any(|local| is_in(made, local)));
     }
 
+    /// A daemon stays that has them: none is removed.
+    pub(crate) fn leave(&mut self) {
+        self.made.clear();
+    }
+
     /// Takes away the views that killed daemons have left. One that cannot be stays: whoever uses
     /// it will say so.
     fn clear_views(&self) {

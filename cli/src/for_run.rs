@@ -1,13 +1,13 @@
 //! The daemon of a `kakehi run`, in a process that this has forked.
 
-use std::{any::Any, ffi::OsString, fmt, os::fd::OwnedFd};
+use std::{any::Any, ffi::OsString, fmt, io, os::fd::OwnedFd};
 
 use daemon::{Error, Given, OwnMounts, Standby, Summary};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::retry_on_intr,
 };
-use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     config::{Config, Environment},
@@ -17,11 +17,12 @@ use crate::{
     serve::configuration,
     settings::Engine,
     signals,
-    starter::Starter,
+    starter::{self, Starter},
 };
 
 /// Letters of the program's command line that the daemon is told.
 const COMMAND_LEN_MAX: usize = 400;
+const NOT_STARTED: &str = "the daemon did not start";
 /// The way to run the program all the same.
 const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
@@ -62,13 +63,15 @@ impl ForRun<'_> {
         refuses: bool,
         output: OwnedFd,
         run: OwnedFd,
+        heirs: OwnedFd,
     ) -> i32 {
         let starter = Starter::run(output, &self.job.folder);
         let served = outlive().and_then(|()| {
             let given_up = mounts.as_ref().map_or(Ok(()), OwnMounts::give_up_others);
             given_up.map_err(|why| not_started(&why, self.config))?;
             let standby = unmasked(|| Standby::of_daemon(&self.job.folder));
-            let standby = standby.map_err(|why| self.failed(&why))?.attaching(run);
+            let standby = standby.map_err(|why| self.failed(&why))?;
+            let standby = standby.attaching(run).attaching_heirs(heirs);
             let configuration = daemon::Config {
                 refuses_taken: refuses,
                 has_own_mounts: mounts.is_some(),
@@ -114,6 +117,9 @@ impl ForRun<'_> {
     /// Removes the job's folder, and tells the run what was done.
     fn end(&self, starter: &Starter, served: Result<(Summary, Box<dyn Any>), Failure>) -> i32 {
         remove(self.job, served.is_err() && starter.is_gone());
+        if let (Ok((summary, _)), true) = (&served, starter.is_gone()) {
+            report::failures(summary).iter().for_each(report::warn);
+        }
         let said =
             served.and_then(|(summary, remains)| Ok((output::json(&summary)?, Some(remains))));
         let (text, remains) = said.unwrap_or_else(|failure| (failure.text(), None));
@@ -133,6 +139,11 @@ impl ForRun<'_> {
             && config.engine == Engine::Auto
     }
 
+    /// True if only it has files of the programs, which it does not leave then.
+    pub(crate) fn stays(&self) -> bool {
+        !self.config.mapped().0.is_empty()
+    }
+
     fn configuration(&self, starter: &Starter) -> Result<daemon::Config, Failure> {
         let Self { job, config, environment, program } = self;
         let remote = peers::server(config)?;
@@ -144,6 +155,7 @@ impl ForRun<'_> {
             command: Some(program.shown()),
             takes_samples: program.is_reported,
             takes_trace: program.is_traced,
+            stays: self.stays().then_some(starter::stay),
             ..configuration(config, job, environment)
         })
     }
@@ -159,7 +171,7 @@ impl ForRun<'_> {
 
 /// At once: a job may be signalled while its daemon starts.
 fn outlive() -> Result<(), Failure> {
-    signals::outlive(&[SIGUSR1, SIGUSR2, SIGHUP])
+    signals::outlive_job(&[SIGTERM, SIGINT])
 }
 
 /// Waits until the run at the other end of a connection has ended.
@@ -187,5 +199,10 @@ pub(crate) fn or_instead(failure: Failure, config: &Config) -> Failure {
 
 /// The failure of a daemon that did not come to serve.
 pub(crate) fn not_started(why: &dyn fmt::Display, config: &Config) -> Failure {
-    or_instead(Failure::new(Code::Failure, "the daemon did not start", why, "try again"), config)
+    or_instead(Failure::new(Code::Failure, NOT_STARTED, why, "try again"), config)
+}
+
+/// The same where a call has failed that would have begun its process.
+pub(crate) fn not_begun(why: &io::Error, config: &Config) -> Failure {
+    or_instead(Failure::of_call(Code::Failure, NOT_STARTED, why, "try again"), config)
 }

@@ -156,10 +156,12 @@ pub(crate) fn is_native(path: &Path) -> bool {
 /// True if the file at `path` is a library that the loader takes on this machine: whole, and no
 /// program.
 pub(crate) fn is_library(path: &Path) -> bool {
+    // One after the other: this process may have few descriptors.
+    let is_native = is_native(path);
     let Ok(file) = fs::File::open(path) else { return false };
     let content = ReadCache::new(file);
     let library = ElfFile64::<Endianness, _>::parse(&content);
-    is_native(path)
+    is_native
         && library.is_ok_and(|library| {
             let mut segments = library.elf_program_headers().iter();
             library.kind() == ObjectKind::Dynamic

@@ -103,7 +103,7 @@ impl Job {
         let folder = match &config.socket {
             // Behind a slash at its end a link would be followed.
             Some(folder) => folder.components().collect(),
-            None => base(environment).join(&name),
+            None => base(environment, &name).join(&name),
         };
         let job = Self { name, folder };
         if job.socket().as_os_str().len() > SOCKET_PATH_LEN_MAX {
@@ -367,10 +367,10 @@ fn check_private(folder: &Path) -> io::Result<()> {
 }
 
 fn refused(folder: &Path, why: io::Error) -> Failure {
-    Failure::new(
+    Failure::of_call(
         Code::Failure,
         format_args!("socket folder {}", folder.display()),
-        why,
+        &why,
         "name another with --socket, or correct it where it is yours",
     )
 }

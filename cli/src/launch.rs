@@ -29,13 +29,13 @@ use crate::{
     answer::ask,
     config::{Config, Origin},
     failure::{Code, Failure},
-    for_run::{ForRun, not_started, or_instead},
+    for_run::{ForRun, not_begun, not_started, or_instead},
     job::{Job, unmasked},
     remote::real,
     report,
     settings::View,
     signals::{News, Running},
-    starter::{END, READY},
+    starter::{END, READY, STAYS},
     voice,
 };
 
@@ -62,6 +62,8 @@ pub(crate) struct Daemon {
     process: Pid,
     output: BufReader<File>,
     attachment: Attachment,
+    /// For the program to inherit, where the daemon stays for whatever that leaves behind.
+    programs: Option<Attachment>,
     /// The job's segment, of which this process has told where it is.
     segment: Option<Arc<OwnedFd>>,
 }
@@ -178,9 +180,12 @@ fn own_mounts(config: &Config, was_taken: bool) -> Option<OwnMounts> {
 fn start(daemon: &ForRun<'_>, was_taken: bool) -> Result<Daemon, Failure> {
     let failed = |why: &dyn fmt::Display| not_started(why, daemon.config);
     let mounts = own_mounts(daemon.config, was_taken);
-    let mut started =
-        Daemon::fork(&[], || {}, |told, run| daemon.serve_at_once(mounts, !was_taken, told, run))
-            .map_err(|why| failed(&why))?;
+    let begun = |why: io::Error| not_begun(&why, daemon.config);
+    let (programs, heirs) = caller::attached().map_err(begun)?;
+    let number = heirs.as_raw_fd();
+    let serve = |told, run| daemon.serve_at_once(mounts, !was_taken, told, run, heirs);
+    let mut started = Daemon::fork(&[number], || {}, serve).map_err(begun)?;
+    started.programs = Some(programs).filter(|_| daemon.stays());
     let mut line = String::new();
     match started.output.read_line(&mut line) {
         Ok(_) if line.trim_end() == READY => Ok(started),
@@ -204,7 +209,14 @@ impl Service {
         daemon: &ForRun<'_>,
         command: &mut Command,
     ) -> io::Result<ExitStatus> {
+        let mut programs = match self {
+            Self::By(daemon) => daemon.programs.take(),
+            Self::OnDemand(..) => None,
+        };
+        // Without it the daemon does not stay.
+        programs.as_mut().map(Attachment::leave_to_programs);
         let mut running = Running::start(command)?;
+        drop(programs);
         loop {
             let sockets = match self {
                 Self::OnDemand(Some(standby), _) => standby.sockets(),
@@ -242,18 +254,19 @@ impl Service {
         }
     }
 
-    /// Ends it, once the program is gone, and returns what was done.
+    /// Ends it, once the program is gone, and returns what was done; `None` if the daemon stays for
+    /// what the program has left behind.
     ///
     /// # Errors
     ///
     /// The daemon did not end by itself. What it left in the job's folder is gone then.
-    pub(crate) fn end(self, job: &Job, config: &Config) -> Result<Summary, Failure> {
+    pub(crate) fn end(self, job: &Job, config: &Config) -> Result<Option<Summary>, Failure> {
         match self {
             Self::By(daemon) => daemon.wait(config).inspect_err(|_| clear(job)),
             Self::OnDemand(standby, counts) => {
                 drop(standby);
                 job.remove();
-                Ok(counts.summary())
+                Ok(Some(counts.summary()))
             }
         }
     }
@@ -277,12 +290,12 @@ impl Daemon {
             .collect();
         let process = daemon::fork(&kept, first, || serve(told, run))?;
         let output = BufReader::new(output.into());
-        Ok(Self { process, output, attachment, segment: None })
+        Ok(Self { process, output, attachment, programs: None, segment: None })
     }
 
-    /// Waits until the daemon has served to the end and returns what it did. Its process may still
-    /// be on its way out.
-    fn wait(mut self, config: &Config) -> Result<Summary, Failure> {
+    /// Waits until the daemon has served to the end and returns what it did, or that it stays. Its
+    /// process may still be on its way out.
+    fn wait(mut self, config: &Config) -> Result<Option<Summary>, Failure> {
         let failed = |why: &dyn fmt::Display| {
             let advice = if config.mapped().0.is_empty() {
                 "the programs drained what they had staged themselves, as far as the file systems \
@@ -300,7 +313,11 @@ impl Daemon {
             let status = status(self.process).map_err(|why| failed(&why))?;
             return Err(failed(&status));
         }
+        if said == [STAYS] {
+            return Ok(None);
+        }
         serde_json::from_slice(&said)
+            .map(Some)
             .map_err(|_| failed(&String::from_utf8_lossy(&said).trim_end()))
     }
 }

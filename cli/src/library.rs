@@ -52,6 +52,9 @@ pub(crate) fn find(config: &Config) -> Result<PathBuf, Failure> {
             "install kakehi elsewhere, or set KAKEHI_PRELOAD to a link to it",
         ));
     }
+    let opened = fs::File::open(&path);
+    opened
+        .map_err(|why| Failure::of_call(Code::Failure, path.display(), &why, "make it readable"))?;
     // The loader would only say so, and run the program without it.
     if !image::is_library(&path) {
         return Err(Failure::new(
@@ -129,6 +132,7 @@ fn start_anew(change: impl FnOnce(&mut Command) -> &mut Command) {
         let mut arguments = env::args_os();
         let mut command = Command::new(program);
         command.arg0(arguments.next().unwrap_or_default()).args(arguments);
+        daemon::leave_closed(&mut command);
         drop(change(&mut command).exec());
     }
 }

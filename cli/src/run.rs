@@ -26,11 +26,11 @@ use crate::{
     affinity,
     config::{Config, Environment, Flags, Origin, Row, TRACE, WATCH},
     env::variables,
-    failure::{Code, Failure},
+    failure::{Code, Failure, remedy},
     folders::Folders,
     for_run::{ForRun, Program},
     job::{self, Job, Joined},
-    launch::{self, Launched},
+    launch::{self, Launched, Service},
     library, peers,
     profile::{self, Report, Trace},
     report::{self, Stats},
@@ -83,23 +83,25 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Attaches to the job's daemon, started if need be. Where no file may be long enough for the
-/// shared memory, the program replaces this process, without delegation.
-fn attach_or_replace(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
-    let ForRun { config, environment, program, .. } = daemon;
-    match launch::attach_or_start(daemon) {
-        // Memory that is shared counts as a file for that limit. What the program writes may fit.
-        Err(why)
-            if getrlimit(Resource::Fsize).maximum.is_some() && config.mapped().0.is_empty() =>
-        {
-            let why = why.or("leave it: the program runs without delegation");
-            report::warn(&why.ours());
-            let mut command = command(program.words)?;
-            library::give_back(environment, &mut command);
-            Err(failed_to_execute(program.words, &command.exec()))
-        }
-        launched => launched.map_err(Failure::ours),
+/// Has the program replace this process, without delegation, where `why` is that the node or a
+/// limit withholds what Kakehi needs, and no folder is mapped.
+fn replace(
+    why: Failure,
+    config: &Config,
+    environment: &Environment,
+    words: &[OsString],
+) -> Failure {
+    // Memory that is shared counts as a file for that limit. What the program writes may fit.
+    let is_limited = why.is_of_node() || getrlimit(Resource::Fsize).maximum.is_some();
+    if !is_limited || why.code == Code::Usage || !config.mapped().0.is_empty() {
+        return why.ours();
     }
+    report::warn(&why.or("leave it: the program runs without delegation").ours());
+    let command = command(words).map(|mut command| {
+        library::give_back(environment, &mut command);
+        command.exec()
+    });
+    command.map_or_else(|failure| failure, |why| failed_to_execute(words, &why))
 }
 
 /// Runs the program and returns the exit code that speaks for it.
@@ -122,22 +124,26 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     find(&args.command, environment)?;
     let mut folders = Folders::make(config.mapped())?;
     folders.look();
-    let job = Job::find(&config, environment)?;
-    command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
+    let undelegated = |why| replace(why, &config, environment, &args.command);
+    job::sweep(environment);
+    let made = Job::make(&config, environment);
+    // A folder that was named on purpose is to be used.
+    let is_named = config.socket.is_some();
+    let job = made.map_err(|why| if is_named { why.ours() } else { undelegated(why) })?;
+    let variables = variables(&config, &job, environment).inspect_err(|_| job.remove());
+    command.envs(variables.map_err(undelegated)?);
     let program = Program {
         words: &args.command,
         is_reported: pages.report.is_some(),
         is_traced: pages.trace.is_some(),
     };
-    job::sweep(environment);
-    job.create().map_err(Failure::ours)?;
     let records = job.records(!pages.is_empty()).map_err(|why| lost(&why))?;
     command.envs(records.as_ref().map(|_| (WATCH, job.records_path())));
     command.envs(pages.trace.as_ref().map(|_| (TRACE, "1")));
     // To write a file that is too long ends the program, not what starts it.
-    signals::outlive(&[SIGXFSZ])?;
+    signals::outlive(SIGXFSZ)?;
     let daemon = ForRun { job: &job, config: &config, environment, program: &program };
-    let launched = attach_or_replace(&daemon)?;
+    let launched = launch::attach_or_start(&daemon).map_err(undelegated)?;
     voice::step(format_args!("job {}: its daemon is in {}", job.name, job.folder.display()));
     // After the daemon was started, which has cores of its own.
     if !matches!(launched, Launched::Attached(_, false)) {
@@ -151,33 +157,57 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
         }
-        Launched::First(mut service) => {
-            let (_attended, joined) = (job.attend(), job.joined());
-            folders.seal();
-            folders.tell_at_start();
-            let status = service.during(&daemon, &mut command);
-            if status.is_ok() {
-                folders.keep();
-            }
-            folders.unseal();
-            let summary = service.end(&job, &config);
-            folders.tell_at_end();
-            let code = exit_code(status.map_err(|why| failed_to_execute(&args.command, &why))?);
-            let summary = match summary {
-                Ok(summary) => summary,
-                // Files that only it had could not be used any more.
-                Err(failure) if code == 0 && !config.mapped().0.is_empty() => return Err(failure),
-                // The programs have gone on without it, and what they did is theirs to say.
-                Err(failure) => {
-                    report::warn(&failure);
-                    return Ok(ExitCode::from(code));
-                }
-            };
+        Launched::First(service) => {
+            let joined = job.joined();
+            let (code, summary) = serve(service, &daemon, folders, &mut command)?;
+            let Some(summary) = summary else { return Ok(ExitCode::from(code)) };
             let (command, config) = (program.shown(), &config);
             let ended = Ended { job: &job, config, command, code, stats, pages, records, joined };
             ended.tell(summary)
         }
     }
+}
+
+/// Runs the program of a job's first run, and ends the service of the job. Returns the exit code
+/// that speaks for the program, and what was done, unless the daemon was lost or stays.
+fn serve(
+    mut service: Service,
+    daemon: &ForRun<'_>,
+    mut folders: Folders,
+    command: &mut Command,
+) -> Result<(u8, Option<Summary>), Failure> {
+    let ForRun { job, config, environment, program: Program { words, .. } } = daemon;
+    let _attended = job.attend();
+    folders.seal();
+    folders.tell_at_start();
+    let status = service.during(daemon, command);
+    if status.is_ok() {
+        folders.keep();
+    }
+    folders.unseal();
+    let summary = service.end(job, config);
+    folders.tell_at_end();
+    let code = exit_code(status.map_err(|why| {
+        let failure = failed_to_execute(words, &why);
+        // Where there was no process for it, it can have this one.
+        if failure.is_of_node() { replace(failure, config, environment, words) } else { failure }
+    })?);
+    let summary = match summary {
+        Ok(None) => {
+            folders.leave();
+            report::warn(&stays(job));
+            None
+        }
+        Ok(summary) => summary,
+        // Files that only it had could not be used any more.
+        Err(failure) if code == 0 && !config.mapped().0.is_empty() => return Err(failure),
+        // The programs have gone on without it, and what they did is theirs to say.
+        Err(failure) => {
+            report::warn(&failure);
+            None
+        }
+    };
+    Ok((code, summary))
 }
 
 /// The files about a job that were asked for.
@@ -287,6 +317,7 @@ fn command(words: &[OsString]) -> Result<Command, Failure> {
     };
     let mut command = Command::new(program);
     command.args(arguments);
+    daemon::leave_closed(&mut command);
     Ok(command)
 }
 
@@ -320,7 +351,11 @@ fn failed_to_execute(words: &[OsString], why: &io::Error) -> Failure {
         _ => Code::NotExecutable,
     };
     let program = words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-    let advice = match Errno::from_io_error(why) {
+    let errno = Errno::from_io_error(why);
+    if errno.and_then(remedy).is_some() {
+        return Failure::of_call(code, program, why, "");
+    }
+    let advice = match errno {
         // Only shells take such a file for a script of theirs.
         Some(Errno::NOEXEC) => {
             "begin a script with '#!/bin/sh' or its like, or name the shell that runs it"
@@ -331,6 +366,14 @@ fn failed_to_execute(words: &[OsString], why: &io::Error) -> Failure {
         _ => "check its path and that it is executable",
     };
     Failure::new(code, program, why, advice)
+}
+
+/// Some programs go on when the first one of a job has ended, and their daemon with them.
+fn stays(job: &Job) -> Failure {
+    let why = "programs of it still run, and their daemon stays for them";
+    let advice = "mapped and coalesced files are complete once 'kakehi jobs' does not list it; \
+                  there is no summary";
+    Failure::new(Code::Ours, format_args!("job {}", job.name), why, advice)
 }
 
 fn lost(why: &dyn std::fmt::Display) -> Failure {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use daemon::Summary;
-use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
 use crate::{
     config::{Config, Environment, Flags},
@@ -69,10 +69,10 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<ExitCode, 
         return starter::start_in_background();
     }
     // At once: a job may be signalled while it starts.
-    signals::outlive(&[SIGUSR1, SIGUSR2])?;
+    signals::outlive_job(&[SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGTSTP])?;
     // A terminal's end is the end of what it has in the foreground.
     if args.in_background {
-        signals::outlive(&[SIGHUP])?;
+        signals::outlive(SIGHUP)?;
     }
     let starter = if args.in_background { Starter::background()? } else { Starter::Shell };
     let (summary, _remains) = serve_to_end(args, environment, &starter)?;

@@ -23,10 +23,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{Errno, retry_on_intr},
-    process::{
-        Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpgrp, kill_process, pidfd_open,
-        pidfd_send_signal, waitpid,
-    },
+    process::{Pid, PidfdFlags, WaitOptions, getpgid, getpgrp, pidfd_open, waitpid},
     termios::tcgetpgrp,
 };
 use signal_hook::{
@@ -38,7 +35,7 @@ use signal_hook::{
 
 use crate::{
     failure::{Code, Failure},
-    witness::{PASSED_ON, Witness},
+    witness::{PASSED_ON, Witness, passed_on, real_time},
 };
 
 /// Signals that end or stop this process while it waits for the daemon, which keeps running.
@@ -114,15 +111,20 @@ impl Running {
 
     fn begin(command: &mut Command, is_over: &Arc<AtomicBool>) -> io::Result<Self> {
         // Caught before the program starts, so that none is missed; exec resets the handlers.
-        let caught: Vec<_> = heeded(&PASSED_ON).copied().collect();
+        let caught: Vec<_> = heeded(PASSED_ON.into_iter()).collect();
         for signal in caught.iter().filter(|signal| ENDING.contains(signal)) {
             flag::register_conditional_default(*signal, Arc::clone(is_over))?;
         }
         let (read, write) = UnixStream::pair()?;
         let all = caught.into_iter().chain([SIGCHLD]);
-        let signals = Some(SignalDelivery::with_pipe(read, write, SignalOnly, all)?);
+        let signals = SignalDelivery::with_pipe(read, write, SignalOnly, all)?;
         let pid = Pid::from_child(&command.spawn()?);
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok();
+        // These are many, and take 0.5 ms: the program starts meanwhile.
+        let handle = signals.handle();
+        // One that cannot be caught is not passed on.
+        heeded(real_time()).for_each(|signal| drop(handle.add_signal(signal)));
+        let signals = Some(signals);
         let (witness, stop) = (Witness::new(), Stop::default());
         let is_over = Arc::clone(is_over);
         Ok(Self { pid, fd, signals, is_over, witness, stop, is_held: false, is_by_signal: false })
@@ -201,12 +203,9 @@ impl Running {
         // What is sent to this process's group comes to the program's, too.
         let is_in_group = getpgid(Some(self.pid)) == Ok(getpgrp());
         let has_got = is_in_group && (from_terminal() || self.witness.take_signal(signal));
-        if let (Some(signal), false) = (Signal::from_named_raw(signal), has_got) {
+        if !has_got {
             // A program that is gone by now needs no signal.
-            match &self.fd {
-                Some(fd) => pidfd_send_signal(fd, signal).ok(),
-                None => kill_process(self.pid, signal).ok(),
-            };
+            daemon::send_signal(self.pid, self.fd.as_ref(), signal).ok();
         }
         match signal {
             SIGTSTP => self.note(|stop| stop.is_told = true),
@@ -241,19 +240,27 @@ impl Drop for Running {
 }
 
 /// Has a daemon outlive what schedulers send to all processes of a job, for the programs among
-/// them: SIGUSR1 or SIGUSR2 to have them checkpoint, SIGHUP.
-pub(crate) fn outlive(signals: &[i32]) -> Result<(), Failure> {
-    let registered =
-        signals.iter().try_for_each(|signal| flag::register(*signal, Arc::default()).map(drop));
-    registered.map_err(|why| Failure::new(Code::Failure, "signals", why, "see 'kakehi doctor'"))
+/// them, as SIGUSR1 or SIGXCPU to have them checkpoint; `but` these signals.
+pub(crate) fn outlive_job(but: &[i32]) -> Result<(), Failure> {
+    let mut signals = passed_on().filter(|signal| !but.contains(signal));
+    signals.try_for_each(daemon::ignore_signal).map_err(|why| failed(&why))
+}
+
+/// Has a signal not end this process; programs that it starts are not concerned.
+pub(crate) fn outlive(signal: i32) -> Result<(), Failure> {
+    flag::register(signal, Arc::default()).map(drop).map_err(|why| failed(&why))
+}
+
+fn failed(why: &io::Error) -> Failure {
+    Failure::new(Code::Failure, "signals", why, "see 'kakehi doctor'")
 }
 
 /// Those of `signals` that this process was not started to ignore, as by `nohup`.
-pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = &i32> {
+pub(crate) fn heeded(signals: impl Iterator<Item = i32>) -> impl Iterator<Item = i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    signals.iter().filter(move |signal| ignored >> (**signal - 1) & 1 == 0)
+    signals.filter(move |signal| ignored >> (signal - 1) & 1 == 0)
 }
 
 /// Whatever standard input is.

@@ -28,6 +28,8 @@ pub(crate) const READY: &str = "ready";
 /// The byte that ends what it says about what it did. Its end itself takes longer: the kernel has
 /// memory and rings to take apart.
 pub(crate) const END: u8 = 0;
+/// Before [`END`]: the daemon stays for programs that go on, and says no more.
+pub(crate) const STAYS: u8 = 1;
 /// Asks for a daemon that goes on by itself, and marks the one that was started for that.
 const BACKGROUND: &str = "--background";
 const IN_BACKGROUND: &str = "--in-background";
@@ -100,6 +102,13 @@ impl Starter {
         let (Self::Background(output) | Self::Run(output)) = self else { return };
         output.try_clone().and_then(|fd| File::from(fd).write_all(text.as_bytes())).ok();
     }
+}
+
+/// Tells the `kakehi run` at the other end of `output` not to wait: this daemon stays. Others may
+/// wait for the end of what that had as standard error.
+pub(crate) fn stay(output: &OwnedFd) {
+    let_go_of_output();
+    rustix::io::write(output, &[STAYS, END]).ok(); // The run may have been killed.
 }
 
 /// Takes what was standard output. What libraries print there, as UCX its errors, goes to standard

@@ -23,19 +23,27 @@ use std::{
     time::{Duration, Instant},
 };
 
+use libc::{SIGPWR, SIGRTMAX, SIGRTMIN, SIGSTKFLT};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, WaitId, WaitIdOptions, waitid},
     thread::set_name,
 };
 use signal_hook::{
-    consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH},
+    consts::{
+        SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGURG,
+        SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH, SIGXCPU,
+    },
     iterator::Signals,
 };
 
-/// Signals that are passed on to the program.
-pub(crate) const PASSED_ON: [i32; 9] =
-    [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
+/// Signals with a name that are passed on to the program: all but those by which the kernel tells a
+/// process of its own deeds (as SIGSEGV, SIGPIPE, and SIGXFSZ) or children, and those that stop one
+/// that uses its terminal in the background.
+pub(crate) const PASSED_ON: [i32; 17] = [
+    SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGALRM, SIGIO,
+    SIGPROF, SIGPWR, SIGSTKFLT, SIGURG, SIGVTALRM, SIGXCPU,
+];
 
 /// The word that starts one, and its name.
 pub(crate) const COMMAND: &str = "witness";
@@ -45,6 +53,15 @@ const APART: Duration = Duration::from_millis(50);
 const SHORT: Duration = Duration::from_millis(20);
 /// Age from which a signal to the witness counts as a separate one.
 const OLD: Duration = Duration::from_secs(1);
+
+/// All signals that are passed on to the program.
+pub(crate) fn passed_on() -> impl Iterator<Item = i32> {
+    PASSED_ON.into_iter().chain(real_time())
+}
+
+pub(crate) fn real_time() -> impl Iterator<Item = i32> {
+    SIGRTMIN()..=SIGRTMAX()
+}
 
 /// A process that says which signals it is sent. Killed with this value; ends with this process.
 pub(crate) struct Witness {
@@ -143,7 +160,7 @@ fn start() -> io::Result<Child> {
 
 /// Runs a witness: reports on standard output which signals come, until standard input ends.
 pub(crate) fn testify() -> ExitCode {
-    let listened = Signals::new(PASSED_ON).and_then(|mut signals| {
+    let listened = Signals::new(passed_on()).and_then(|mut signals| {
         set_name(c"witness")?;
         thread::spawn(move || {
             for signal in signals.forever() {

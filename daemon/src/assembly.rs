@@ -79,7 +79,7 @@ pub fn serve(
     umask(mask);
     let key = client_key(&config)?;
     let standby = standby.map_or_else(|| Standby::of_daemon(&config.folder), Ok)?;
-    let Standby { job, job_fd, place, listening, run, .. } = standby;
+    let Standby { job, job_fd, place, listening, run, heirs, .. } = standby;
     let seats = Seats::new(&config);
     let (first_count, core_count) = (seats.count(), seats.most());
     let admission = Admission::new(config.staging, config.memory, fds, seats);
@@ -119,7 +119,7 @@ pub fn serve(
         shares_cores: base.config.cores.is_empty() && base.config.starter.is_some(),
     });
     let handle = first.core.handle.clone();
-    listener.serve(run, listening).map_err(Error::setup("the socket"))?;
+    listener.serve(run, heirs, listening).map_err(Error::setup("the socket"))?;
     handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
     let views = first.mount_views(&base.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
@@ -131,6 +131,7 @@ pub fn serve(
         connections,
         is_for_job: base.config.starter.is_some(),
         linger: base.config.linger,
+        stays: base.config.stays.zip(base.config.starter.clone()),
         coalesced: first.coalesced.clone(),
         service: first.service.clone(),
         views,

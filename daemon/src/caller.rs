@@ -32,9 +32,9 @@ const WELCOME_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a daemon's end is waited for before it is asked again.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
-/// Numbers below the first of these are the program's, which may close them all. The others are for
-/// where there are not so many. A client has its socket there, too.
-const INHERITED_MIN: [RawFd; 4] = [900, 200, 50, 20];
+/// Numbers below the first of these are the program's, which may close them all, or a client's,
+/// which its program does not see in use. The others are for where there are not so many.
+const INHERITED_MIN: [RawFd; 4] = [1000, 200, 50, 20];
 
 /// Keeps the daemon of a folder alive until dropped.
 #[derive(Debug)]
@@ -66,14 +66,23 @@ impl Attachment {
     ///
     /// As `fcntl(2)`.
     pub fn inherit(&mut self) -> io::Result<()> {
+        self.leave_to_programs()?;
+        // Where the daemon is gone the program does without.
+        socket::send(&self.socket, &Message::Doorbell.encode(), &[]).ok();
+        Ok(())
+    }
+
+    /// The same for a program that this process starts: it does not stay for this one.
+    ///
+    /// # Errors
+    ///
+    /// As `fcntl(2)`.
+    pub fn leave_to_programs(&mut self) -> io::Result<()> {
         let mut places = INHERITED_MIN.into_iter();
         if let Some(moved) = places.find_map(|min| fcntl_dupfd_cloexec(&self.socket, min).ok()) {
             self.socket = moved;
         }
-        fcntl_setfd(&self.socket, FdFlags::empty())?;
-        // Where the daemon is gone the program does without.
-        socket::send(&self.socket, &Message::Doorbell.encode(), &[]).ok();
-        Ok(())
+        Ok(fcntl_setfd(&self.socket, FdFlags::empty())?)
     }
 }
 

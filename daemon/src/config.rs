@@ -39,6 +39,9 @@ pub struct Config {
     pub starter: Option<Arc<OwnedFd>>,
     /// How long a daemon that is to end waits for clients to leave by themselves.
     pub linger: Duration,
+    /// Set for a daemon that stays, however long, for programs of its job that go on when nobody is
+    /// attached any more. Called with the starter's pipe once one has, for longer than `linger`.
+    pub stays: Option<fn(&OwnedFd)>,
     /// Variables for UCX that the user has set, names and values: the daemon leaves them to UCX.
     pub ucx_variables: Vec<(String, String)>,
     /// The servers that have the files below some folders.
@@ -127,6 +130,7 @@ impl Config {
             memory: 1 << 30,
             starter: None,
             linger: LINGER,
+            stays: None,
             ucx_variables: Vec::new(),
             remote: None,
             serving: None,

@@ -1,6 +1,6 @@
 //! How long a daemon lives, and how it ends.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, future, os::fd::OwnedFd, rc::Rc, sync::Arc, time::Duration};
 
 use coalesce::Coalesced;
 use executor::{Class, first, lock};
@@ -18,6 +18,9 @@ const VIEWS_LOOKED_AT: Duration = Duration::from_millis(5);
 /// How long a server that is to end waits for requests that are under way: a file system may hang.
 const FINISHED_WITHIN: Duration = Duration::from_secs(10);
 
+/// How a daemon tells its starter that it stays.
+pub(crate) type Stays = (fn(&OwnedFd), Arc<OwnedFd>);
+
 /// The life of a daemon, as its first executor leads it.
 pub(crate) struct Life {
     pub(crate) core: Rc<Core<Mounts>>,
@@ -25,6 +28,8 @@ pub(crate) struct Life {
     /// True if it ends with the last that was attached.
     pub(crate) is_for_job: bool,
     pub(crate) linger: Duration,
+    /// Set if it stays for programs that go on when nobody is attached any more.
+    pub(crate) stays: Option<Stays>,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
     /// For daemons elsewhere.
@@ -80,8 +85,44 @@ impl Life {
         let is_left =
             || self.is_for_job && connections.was_attached.get() && connections.runs.get() == 0;
         let is_told = || !connections.stoppers.borrow().is_empty();
-        connections.changed.until(|| is_left() || is_told()).await;
-        if is_told() { End::Asked } else { End::Unattached }
+        let mut stays = self.stays.clone();
+        loop {
+            connections.changed.until(|| is_left() || is_told()).await;
+            if is_told() {
+                return End::Asked;
+            }
+            if self.stays.is_none() || self.is_deserted() {
+                return End::Unattached;
+            }
+            let others = connections.changed.until(|| !is_left() || is_told());
+            first(self.stay(&mut stays), others).await;
+        }
+    }
+
+    /// Stays until no program of the job is left. If that takes long, its starter is told, once.
+    async fn stay(&self, stays: &mut Option<Stays>) {
+        let told = async {
+            self.core.handle.sleep(self.linger).await;
+            if let Some((tell, starter)) = stays.take() {
+                tell(&starter);
+            }
+            future::pending().await
+        };
+        let connections = &self.connections;
+        let gone = async {
+            while !self.is_deserted() {
+                connections.changed.until(|| !connections.has_heirs.get()).await;
+                self.deserted().await;
+            }
+        };
+        first(gone, told).await;
+    }
+
+    /// True if no program is left that is known to the daemon.
+    fn is_deserted(&self) -> bool {
+        !self.connections.has_heirs.get()
+            && self.core.node.session_count() == 0
+            && !self.views.iter().any(|view| view.has_writers())
     }
 
     /// Drains everything, sends the clients off, and tells who waits for that.

@@ -63,6 +63,8 @@ pub(crate) struct Connections {
     pub(crate) stoppers: RefCell<Vec<Rc<OwnedFd>>>,
     /// Signalled when one of these has changed.
     pub(crate) changed: Notify,
+    /// True while a program has the connection that those of the first run inherit.
+    pub(crate) has_heirs: Cell<bool>,
     greeting: Cell<usize>,
     /// Signalled when one has greeted, or has been given up.
     greeted: Notify,
@@ -125,9 +127,11 @@ impl Listener {
     pub(crate) fn serve(
         self: Rc<Self>,
         run: Option<OwnedFd>,
+        heirs: Option<OwnedFd>,
         listening: OwnedFd,
     ) -> io::Result<()> {
         run.into_iter().for_each(|run| self.attach(run));
+        heirs.into_iter().for_each(|heirs| self.watch_heirs(heirs));
         let (listening, news) = (Rc::new(listening), Notify::new());
         let watch = self.reactor.watch(Rc::clone(&listening), &news)?;
         let handle = self.core.handle.clone();
@@ -164,6 +168,18 @@ impl Listener {
         let this = Rc::clone(self);
         let hold = async move { this.hold(Rc::new(run)).await };
         self.core.handle.spawn(Class::Latency, hold);
+    }
+
+    /// Notes when the last program is gone that has the connection which those of the run inherit.
+    fn watch_heirs(self: &Rc<Self>, heirs: OwnedFd) {
+        self.connections.has_heirs.set(true);
+        let (this, heirs) = (Rc::clone(self), Rc::new(heirs));
+        self.core.handle.spawn(Class::Latency, async move {
+            let line = Awaited::new(&this.reactor, Rc::clone(&heirs));
+            drop(this.until_closed(&heirs, &line).await);
+            this.connections.has_heirs.set(false);
+            this.connections.changed.notify_all();
+        });
     }
 
     /// Serves a connection.

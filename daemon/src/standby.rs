@@ -39,6 +39,8 @@ pub struct Standby {
     pub(crate) callers: Vec<OwnedFd>,
     /// The connection of the run that has started this process.
     pub(crate) run: Option<OwnedFd>,
+    /// The connection that the programs of that run inherit.
+    pub(crate) heirs: Option<OwnedFd>,
 }
 
 impl Standby {
@@ -51,7 +53,8 @@ impl Standby {
     pub fn new(folder: &Path) -> Result<Self, Error> {
         let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
         let (place, listening) = SocketFolder::occupy(folder, &job_fd)?;
-        Ok(Self { job, job_fd: Arc::new(job_fd), place, listening, callers: Vec::new(), run: None })
+        let (job_fd, callers) = (Arc::new(job_fd), Vec::new());
+        Ok(Self { job, job_fd, place, listening, callers, run: None, heirs: None })
     }
 
     /// As [`new`](Self::new), for the process that is to be the daemon.
@@ -70,6 +73,12 @@ impl Standby {
     #[must_use]
     pub fn attaching(self, run: OwnedFd) -> Self {
         Self { run: Some(run), ..self }
+    }
+
+    /// Serves that run's programs, too, by the connection that they inherit, once the run has gone.
+    #[must_use]
+    pub fn attaching_heirs(self, heirs: OwnedFd) -> Self {
+        Self { heirs: Some(heirs), ..self }
     }
 
     /// Where there is something to read when [`is_asked`](Self::is_asked) may have become true.

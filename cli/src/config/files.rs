@@ -18,6 +18,9 @@ use crate::{failure::Failure, report, settings::Rules};
 /// The configuration file of the current folder.
 const LOCAL: &str = "kakehi.toml";
 
+/// Length of a file at which reading ends: `/dev/zero` has no end.
+const LEN_MAX: u64 = 1 << 20;
+
 /// A configuration file.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -49,8 +52,14 @@ pub(super) fn read(environment: &Environment) -> Result<Vec<Read>, Failure> {
 }
 
 fn named(path: PathBuf) -> Result<Read, Failure> {
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(Read { path, text, is_local: false }),
+    let mut text = String::new();
+    let read = File::open(&path).and_then(|file| file.take(LEN_MAX).read_to_string(&mut text));
+    match read {
+        Ok(_) if text.len() as u64 == LEN_MAX => {
+            let advice = "name another file in KAKEHI_CONFIG, or make it shorter";
+            Err(Failure::usage(path.display(), "it has no end, or too much in it", advice))
+        }
+        Ok(_) => Ok(Read { path, text, is_local: false }),
         Err(why) => Err(unread(&path, &why)),
     }
 }
@@ -162,6 +171,13 @@ mod tests {
     use rustix::fs::{CWD, mkfifoat};
 
     use super::*;
+
+    #[test]
+    fn file_without_an_end_is_refused() {
+        let why = named("/dev/zero".into()).map(|read| read.text).expect_err("refused").text();
+        assert!(why.contains("no end"), "{why}");
+        assert!(named("/dev/null".into()).is_ok_and(|read| read.text.is_empty()));
+    }
 
     #[test]
     fn a_pipe_of_that_name_is_refused_and_not_waited_for() {

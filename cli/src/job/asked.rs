@@ -107,7 +107,7 @@ impl Job {
         !is_servers && !has_programs(self)
     }
 
-    fn below(base: &Path, name: &str) -> Self {
+    pub(super) fn below(base: &Path, name: &str) -> Self {
         Self { name: name.to_owned(), folder: base.join(name) }
     }
 

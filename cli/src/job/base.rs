@@ -1,9 +1,10 @@
 //! Where the folders of a user's jobs are.
 //!
-//! `$XDG_RUNTIME_DIR/kakehi`, if that folder is there and ours, else `/tmp/kakehi-UID`, which has
-//! the jobs of compute nodes that were entered without a login. Anybody can make the latter first.
-//! Then the jobs have a folder whose name nobody could know, `/tmp/kakehi-UID.RANDOM`: all of them
-//! the oldest one that is ours, so that the ranks of one job meet.
+//! `$XDG_RUNTIME_DIR/kakehi`, if that folder is there, ours, and of use, else `/tmp/kakehi-UID`,
+//! which has the jobs of compute nodes that were entered without a login. Anybody can make the
+//! latter first. Then the jobs have a folder whose name nobody could know,
+//! `/tmp/kakehi-UID.RANDOM`: all of them the oldest one that is ours, so that the ranks of one job
+//! meet.
 
 use std::{
     fs,
@@ -14,12 +15,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::{CWD, mkdirat};
+use rustix::fs::{Access, CWD, access, mkdirat};
 
-use super::{MADE, check_private, unmasked};
+use super::{Job, MADE, SOCKET, check_private, unmasked};
 use crate::{
-    config::Environment,
+    config::{Config, Environment},
     failure::{Code, Failure},
+    remote::SOCKET_PATH_LEN_MAX,
     report,
 };
 
@@ -27,11 +29,32 @@ const SHARED: &str = "/tmp";
 /// Longer than the clock of a file system takes for one step.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-/// Where this process's jobs have their folders. Makes the folder only if the usual one is not
-/// ours.
-pub(super) fn base(environment: &Environment) -> PathBuf {
-    if let Some(first) = bases(environment).into_iter().next() {
-        return first;
+impl Job {
+    /// The job of this process, with its folder: where the usual one cannot be made, another.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find) and [`create`](Self::create).
+    pub(crate) fn make(config: &Config, environment: &Environment) -> Result<Self, Failure> {
+        let job = Self::find(config, environment)?;
+        let made = job.create();
+        let is_bound = config.socket.is_some() || !made.as_ref().is_err_and(Failure::is_of_node);
+        let all = if is_bound { Vec::new() } else { bases(environment) };
+        let mut others = all.into_iter().map(|base| Self::below(&base, &job.name));
+        match others.find(|other| *other != job && other.create().is_ok()) {
+            Some(other) => Ok(other),
+            None => made.map(|_| job),
+        }
+    }
+}
+
+/// Where this process's jobs have their folders, of which one is called `job`. Makes the folder
+/// only if the usual one is not ours.
+pub(super) fn base(environment: &Environment, job: &str) -> PathBuf {
+    let bases = bases(environment);
+    let usable = bases.iter().position(|base| has_room(base, job)).unwrap_or(0);
+    if let Some(base) = bases.into_iter().nth(usable) {
+        return base;
     }
     let (base, is_new) = instead(Path::new(SHARED)).unwrap_or_else(|_| (usual(SHARED), false));
     if is_new {
@@ -53,6 +76,13 @@ pub(super) fn bases(environment: &Environment) -> Vec<PathBuf> {
     let runtime = runtime.filter(usable).map(|folder| folder.join("kakehi"));
     let runtime = runtime.filter(|folder| !is_taken(folder));
     runtime.into_iter().chain(shared(Path::new(SHARED))).collect()
+}
+
+/// True if this process may make the folder of a job there, and the socket in it has a short name.
+fn has_room(base: &Path, job: &str) -> bool {
+    let len = base.join(job).join(SOCKET).as_os_str().len();
+    let there = if base.is_dir() { base } else { base.parent().unwrap_or(base) };
+    len <= SOCKET_PATH_LEN_MAX && access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// True if jobs make this folder and remove it.

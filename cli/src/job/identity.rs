@@ -1,6 +1,10 @@
 //! Name of a job: by its user, its scheduler, or its launcher.
 
-use std::{fs, os::unix::fs::MetadataExt as _, os::unix::process::parent_id};
+use std::{
+    fs,
+    hash::{DefaultHasher, Hasher as _},
+    os::unix::{fs::MetadataExt as _, process::parent_id},
+};
 
 use crate::{
     config::{Config, Environment},
@@ -60,7 +64,7 @@ pub(super) fn given_name(
     }
     for scheduler in &SCHEDULERS {
         if let Some(name) = scheduler.job(environment) {
-            return checked(scheduler.variable, &name).map(Some);
+            return checked(scheduler.variable, &shortened(name)).map(Some);
         }
     }
     // MPICH's and Intel's launchers name no job, but start the ranks of a node from one process.
@@ -76,6 +80,17 @@ pub(super) fn numbered(pid: u32) -> String {
         Ok(namespace) if namespace.ino() != MACHINE => format!("{pid}-{}", namespace.ino()),
         _ => pid.to_string(),
     }
+}
+
+/// A name of a scheduler, which nobody has chosen, or what stands for a long one.
+fn shortened(name: String) -> String {
+    if name.len() <= NAME_LEN_MAX {
+        return name;
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name.as_bytes());
+    let kept: String = name.chars().take(NAME_LEN_MAX - 17).collect();
+    format!("{kept}-{:016x}", hasher.finish())
 }
 
 /// A name that is one path component and prints as itself.
@@ -96,6 +111,15 @@ fn checked(variable: &str, name: &str) -> Result<String, Failure> {
 mod tests {
     use super::*;
     use crate::config::Flags;
+
+    #[test]
+    fn long_name_of_a_scheduler_is_shortened() {
+        let long = format!("{}.pbs-server", "1".repeat(70));
+        let names = [long.clone(), format!("{long}x")].map(shortened);
+        assert!(names.iter().all(|name| checked("", name).is_ok()), "{names:?}");
+        assert!(names[0] != names[1] && names[0].starts_with("1111"), "{names:?}");
+        assert_eq!(shortened(long), names[0]);
+    }
 
     #[test]
     fn schedulers_name_their_jobs_and_the_elements_of_arrays() {

@@ -47,8 +47,8 @@ impl Progress {
     /// ending the process, so that what is half written can be removed; those that are ignored stay
     /// so.
     pub(crate) fn stop_on_signals(self) -> Result<Self, Failure> {
-        for signal in heeded(&[SIGINT, SIGTERM, SIGHUP]) {
-            flag::register(*signal, Arc::clone(&self.stop))
+        for signal in heeded([SIGINT, SIGTERM, SIGHUP].into_iter()) {
+            flag::register(signal, Arc::clone(&self.stop))
                 .map_err(|why| Failure::new(Code::Failure, "signals", why, "try again"))?;
         }
         Ok(self)

@@ -151,7 +151,9 @@ impl AbsolutePath {
 
     fn push(&mut self, part: &[u8]) -> Option<()> {
         debug_assert!(self.len <= PATH_MAX, "the path is in its room");
-        self.bytes.get_mut(self.len..self.len + part.len())?.copy_from_slice(part);
+        // The kernel and the daemon need a NUL behind it.
+        let room = self.bytes.get_mut(self.len..PATH_MAX - 1)?;
+        room.get_mut(..part.len())?.copy_from_slice(part);
         self.len += part.len();
         Some(())
     }

@@ -188,7 +188,7 @@ fn a_daemon_that_is_signalled_with_its_job_serves_the_programs_to_their_end() {
     let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
     let mut running = ready(command.args(["sh", "-c", script]).arg(&local));
     let daemon = the_daemon(&folder);
-    for signal in [Signal::USR1, Signal::USR2, Signal::HUP, Signal::TERM] {
+    for signal in [Signal::USR1, Signal::XCPU, Signal::ALARM, Signal::HUP, Signal::TERM] {
         kill_process(daemon, signal).expect("it serves");
     }
     running.signal(Signal::TERM);

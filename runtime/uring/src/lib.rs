@@ -21,7 +21,7 @@
 //! - *Operations:* `operation`, `transfer` (its future), `waiting`, `memory`, `pool`, `file`,
 //!   `foreign_fd`, `lock`, `message`, `mounts`, `umask`.
 //! - *The executor's thread:* `parker`, `reactor`, `crowd`, `slice`.
-//! - *Sockets:* `net`. *The process:* `fork`, `allocator`.
+//! - *Sockets:* `net`. *The process:* `fork`, `standard`, `signal`, `allocator`.
 #![expect(missing_debug_implementations, reason = "what tasks share leads round in circles")]
 
 mod allocator;
@@ -49,9 +49,11 @@ mod reactor;
 mod ring;
 mod run;
 mod set_up;
+mod signal;
 mod slice;
 mod slow;
 mod span;
+mod standard;
 mod threads;
 mod transfer;
 mod umask;
@@ -77,5 +79,7 @@ pub use operation::FETCH_LEN_MAX;
 pub use parker::{EpollParker, Events, SystemClock};
 pub use pool::Pool;
 pub use reactor::{Heeded, Reactor, Watch};
+pub use signal::{ignore_signal, send_signal};
 pub use slice::prefer_short_turns;
+pub use standard::leave_closed;
 pub use umask::with_umask;
