@@ -91,6 +91,13 @@ impl Home {
         Growing::peek(&self.disk(0), Path::new(&self.name))
     }
 
+    /// Returns the lengths of the streams of a closed one.
+    pub(super) fn lens(&self) -> Result<Vec<u64>, multifile::Error> {
+        let (disk, options) = (self.disk(0), options(&self.name));
+        let opened = Growing::open_to_read(&disk, Path::new(&self.name), &options);
+        opened.map(|(_, Held { lens, .. })| lens)
+    }
+
     pub(super) fn open(&self, flags: OFlags) -> io::Result<fs::File> {
         let links = if self.is_followed { OFlags::empty() } else { OFlags::NOFOLLOW };
         let (flags, mode) = (flags | links | OFlags::CLOEXEC, Mode::from_bits_retain(0o666));
@@ -103,17 +110,13 @@ impl Home {
         if self.is_followed { disk } else { disk.without_links() }
     }
 
-    /// Refuses a set whose first file has no bytes, as one that was just made, while the second one
-    /// has. A link there leads to nothing of a set.
-    fn check_head(&self, is_made: bool) -> io::Result<()> {
-        let has_bytes = |file, links| {
-            let found = statat(&self.folder, physical(Path::new(&self.name), file), links);
-            found.is_ok_and(|found| {
-                FileType::from_raw_mode(found.st_mode).is_file() && found.st_size > 0
-            })
-        };
-        let is_empty = is_made || !has_bytes(0, AtFlags::empty());
-        if is_empty && has_bytes(1, AtFlags::SYMLINK_NOFOLLOW) {
+    /// Refuses a set whose first file is empty while the second one has bytes. A link there leads
+    /// to nothing of a set.
+    fn check_head(&self) -> io::Result<()> {
+        let name = physical(Path::new(&self.name), 1);
+        let found = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_file = |mode| FileType::from_raw_mode(mode).is_file();
+        if found.is_ok_and(|found| is_file(found.st_mode) && found.st_size > 0) {
             return Err(Unfit::Headless(physical(&self.path, 1)).into());
         }
         Ok(())
@@ -140,17 +143,19 @@ pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result
         return take(file, home, shape, Some(Errno::ROFS.into()));
     }
     match home.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => home.check_head(false)?,
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         made => {
             let made = made?;
-            home.check_head(true).inspect_err(|_| {
-                unlinkat(&home.folder, &home.name, AtFlags::empty()).ok(); // It is empty.
-            })?;
             let _locked = made.try_clone()?;
             let opened = take(made, home, shape, None);
             let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
-            if opened.as_ref().is_err_and(|why| !is_taken(why)) {
-                home.forget();
+            match opened.as_ref().err() {
+                // The journal may be the missing one's.
+                Some(why) if Unfit::is_headless(why) => {
+                    unlinkat(&home.folder, &home.name, AtFlags::empty()).ok(); // It is empty.
+                }
+                Some(why) if !is_taken(why) => home.forget(),
+                _ => {}
             }
             return opened.map(|opened| match opened.before {
                 Prior::Empty => Opened { before: Prior::Absent, ..opened },
@@ -196,7 +201,7 @@ fn take(
         Some(refusal) => Err(refusal),
     };
     if found.len() == 0 {
-        return make(hold);
+        return home.check_head().and_then(|()| make(hold));
     }
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
     let of_set = |error| Unfit::of_set(path, error);

@@ -22,7 +22,7 @@ use storage::{Machine, Storage as _, names::FileCall};
 
 use super::{
     condition::Condition,
-    hold::Hold,
+    hold::{Age, Closed, Hold},
     inodes::Users,
     member::Member,
     opening::{Home, Prior, open},
@@ -46,6 +46,8 @@ pub(crate) struct Volume {
     pub(super) shape: Shape,
     /// Others that would write it are kept out by it.
     pub(super) hold: Hold,
+    /// Of the first physical file, until a multifile that was closed is begun.
+    closed_age: Cell<Option<Age>>,
     pub(super) growing: Arc<Mutex<Option<Growing<Disk>>>>,
     pub(super) is_writable: bool,
     condition: Cell<Condition>,
@@ -61,6 +63,8 @@ pub(crate) struct Volume {
     pub(super) resting: Rc<Resting>,
     /// To give away a task.
     pub(super) tasks: Turn,
+    /// To ask for the lock again.
+    asking: Turn,
     /// To begin, and to get another physical file.
     pub(super) growth: Turn,
     /// To give chunks to small streams.
@@ -110,10 +114,14 @@ impl Volume {
         let first = usize::from(opened.names != (0, 0)); // Behind that of the names.
         // Names that speak of tasks that it does not have, or of one twice, make no sense.
         let used = tasks_used(&tree, first, opened.lens.len()).ok_or(Unfit::Names)?;
+        let is_closed = opened.before == Prior::Closed;
+        let closed_age = is_closed.then(|| opened.hold.file.metadata()).transpose()?;
+        let closed_age = closed_age.as_ref().map(Age::of);
         let volume = Self {
             machine,
             home,
             shape,
+            closed_age: Cell::new(closed_age),
             hold: opened.hold,
             growing: Arc::new(Mutex::new(Some(opened.growing))),
             is_writable: opened.is_writable,
@@ -131,6 +139,7 @@ impl Volume {
             users: Users::new(),
             resting: Rc::default(),
             tasks: Turn::default(),
+            asking: Turn::default(),
             growth: Turn::default(),
             placing: Turn::default(),
             freeing: Turn::default(),
@@ -231,17 +240,22 @@ impl Volume {
         if !self.is_writable {
             return Err(Errno::ROFS.into());
         }
-        self.hold.keep(&self.machine, &self.home, self.condition.get().is_begun()).await?;
         if self.condition.get().is_over() {
             future::pending::<()>().await;
         }
         let changing = Changing::new(self);
         self.note(Condition::change);
         if self.condition.get().is_begun() {
+            self.hold.keep(&self.machine, &self.home, &self.asking).await?;
             return Ok(changing);
         }
         let _taken = self.growth.take().await;
         if !self.condition.get().is_begun() {
+            // What a failed attempt has left of it is not looked at.
+            if let Some(age) = self.closed_age.take() {
+                let closed = Closed { age, lens: self.lens() };
+                self.hold.ask(&self.machine, &self.home, Some(closed)).await?;
+            }
             let begin = || {
                 let (growing, lens) = (Arc::clone(&self.growing), self.lens());
                 self.machine
@@ -398,7 +412,7 @@ impl Volume {
         if before.is_over() || self.condition.get() == Condition::Ended {
             return Ok(());
         }
-        self.hold.ask(&self.machine, &self.home, self.condition.get().is_begun()).await?;
+        self.hold.ask(&self.machine, &self.home, None).await?;
         if let Err(why) = self.note_all_times().await {
             tracing::warn!("times of files in {} are lost: {why}", self.home.path.display());
         }

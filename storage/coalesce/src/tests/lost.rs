@@ -83,6 +83,23 @@ fn writer_whose_lock_somebody_else_had_meanwhile_writes_nothing_more() {
 }
 
 #[test]
+fn multifile_whose_times_somebody_has_set_is_written_on() {
+    let mut world = World::new(1);
+    world.restart(true);
+    let (file, now) = (fs::File::open(world.path()).expect("there"), std::time::SystemTime::now());
+    file.set_modified(now).expect("set");
+    world.grow_old();
+
+    world.name(NameCall::MakeDir { path: name("f"), mode: 0o755 }).expect("made");
+    file.set_modified(now).expect("set");
+    world.grow_old();
+    world.name(NameCall::MakeDir { path: name("g"), mode: 0o755 }).expect("made");
+
+    world.restart(true);
+    world.name(NameCall::RemoveDir { path: name("f") }).expect("there");
+}
+
+#[test]
 fn lock_that_is_forgotten_is_taken_again_if_nobody_has_it() {
     let mut world = World::new(1);
     world.forget_lock();
