@@ -63,6 +63,10 @@ impl Nodes {
         let mut parts: Vec<&[u8]> = Vec::new();
         let mut at = node;
         while at != ROOT {
+            // Who looks a folder up while it is moved into what was in it learns a circle.
+            if parts.len() > self.nodes.len() {
+                return None;
+            }
             let names = &self.nodes.get(&at)?.names;
             let is_known = |name: &&Name| name.0 == ROOT || self.nodes.contains_key(&name.0);
             let (folder, name) = names.iter().rev().find(is_known)?;

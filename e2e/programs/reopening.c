@@ -78,6 +78,10 @@ int main(void) {
     FILE *other = freopen("log", "a", tmpfile());
     if (!other || fputs("new\n", other) < 0 || fclose(other)) dprintf(SAID, "no log\n");
     show("of a temporary file's stream", "log");
+    FILE *again = freopen("log", "a", tmpfile());
+    if (again && fputs("what waits is in the old file\n", again) >= 0) again = freopen("log", "w", again);
+    if (!again || fputs("new\n", again) < 0 || fclose(again)) dprintf(SAID, "not again\n");
+    show("of a stream with what waits", "log");
     close(STDIN_FILENO);
     FILE *closed = freopen("log", "r", stdin);
     dprintf(SAID, "closed before: %d %c\n", closed ? fileno(closed) : -1, closed ? getc(closed) : '-');

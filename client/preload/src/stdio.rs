@@ -190,17 +190,20 @@ unsafe fn reopen_remote(
     mode: Text<'_>,
     stream: Stream<'_>,
 ) -> Outcome<Stream<'static>> {
+    // It may be the same file, and is cut only when it has what waits.
+    stream.flush();
+    let mut space = [0; MODE_LEN];
+    let (parsed, shared) = Mode::parse(mode).zip(shared(mode, &mut space)).unzip();
+    // The thread may be cancelled in here, so the stream is not locked yet.
+    let opened = parsed.ok_or(Errno::INVAL).and_then(|parsed| {
+        let fd = open_above(path, parsed, stream.number())?;
+        cookie::begin(fd, parsed);
+        let passable = client.passable(fd, Reason::StandardStream);
+        passable.inspect_err(|_| ignore(close_number(fd)))?;
+        Ok(fd)
+    });
     // What other threads print meanwhile is in either file, as natively.
     stream.locked(|| {
-        let mut space = [0; MODE_LEN];
-        let (parsed, shared) = Mode::parse(mode).zip(shared(mode, &mut space)).unzip();
-        let opened = parsed.ok_or(Errno::INVAL).and_then(|parsed| {
-            let fd = open_above(path, parsed, stream.number())?;
-            cookie::begin(fd, parsed);
-            let passable = client.passable(fd, Reason::StandardStream);
-            passable.inspect_err(|_| ignore(close_number(fd)))?;
-            Ok(fd)
-        });
         // Nothing has an empty name, so that libc closes the stream, as ever when it cannot open.
         let name = if opened.is_ok() { c"/dev/null" } else { c"" };
         let shared = Text::of(shared.unwrap_or(c"r"));
