@@ -118,9 +118,8 @@ pub fn serve(
         // Whoever starts one by hand chooses its cores, if only by `taskset`.
         shares_cores: base.config.cores.is_empty() && base.config.starter.is_some(),
     });
-    let handle = first.core.handle.clone();
     listener.serve(run, heirs, listening).map_err(Error::setup("the socket"))?;
-    handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
+    first.core.handle.spawn(Class::Latency, mail::read(Rc::clone(&first.core)));
     let views = first.mount_views(&base.config, tops)?;
     // Clients take their own umask off the modes they send, and no more is to be taken off.
     umask(Mode::empty());
