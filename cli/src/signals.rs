@@ -120,10 +120,8 @@ impl Running {
         let signals = SignalDelivery::with_pipe(read, write, SignalOnly, all)?;
         let pid = Pid::from_child(&command.spawn()?);
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok();
-        // These are many, and take 0.5 ms: the program starts meanwhile.
-        let handle = signals.handle();
-        // One that cannot be caught is not passed on.
-        heeded(real_time()).for_each(|signal| drop(handle.add_signal(signal)));
+        // These are many, and take 0.5 ms to catch: they wait until the witness starts.
+        daemon::hold_real_time(true);
         let signals = Some(signals);
         let (witness, stop) = (Witness::new(), Stop::default());
         let is_over = Arc::clone(is_over);
@@ -138,6 +136,9 @@ impl Running {
     pub(crate) fn wait(&mut self, sockets: &[BorrowedFd<'_>]) -> io::Result<News> {
         loop {
             let waited = self.await_any(sockets)?;
+            if self.witness.due().is_some_and(|due| due.is_zero()) {
+                self.catch_real_time();
+            }
             self.witness.attend();
             let came = self.signals.as_mut().map(|signals| signals.pending());
             for signal in came.into_iter().flatten().filter(|signal| *signal != SIGCHLD) {
@@ -151,6 +152,15 @@ impl Running {
             }
             self.is_held = matches!(waited, Waited::Ended);
         }
+    }
+
+    fn catch_real_time(&self) {
+        if let Some(signals) = &self.signals {
+            let handle = signals.handle();
+            // One that cannot be caught is not passed on.
+            heeded(real_time()).for_each(|signal| drop(handle.add_signal(signal)));
+        }
+        daemon::hold_real_time(false);
     }
 
     /// Has a process that was forked from this one get its signals for itself. Those that nothing

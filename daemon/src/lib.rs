@@ -98,7 +98,7 @@ pub use mounts::Mount;
 pub use remote::{Address, Spread, published};
 pub use standby::{Counts, Standby};
 pub use statistics::{Sample, Summary, Traced, TracedWork};
-pub use uring::{Choice, fork, ignore_signal, leave_closed, send_signal};
+pub use uring::{Choice, fork, hold_real_time, ignore_signal, leave_closed, send_signal};
 pub use view::apart::OwnMounts;
 pub use view::mount::{
     clear as clear_view, is_barred, is_mounted as has_view, take_away_unused as take_view_away,

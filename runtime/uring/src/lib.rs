@@ -79,7 +79,7 @@ pub use operation::FETCH_LEN_MAX;
 pub use parker::{EpollParker, Events, SystemClock};
 pub use pool::Pool;
 pub use reactor::{Heeded, Reactor, Watch};
-pub use signal::{ignore_signal, send_signal};
+pub use signal::{hold_real_time, ignore_signal, send_signal};
 pub use slice::prefer_short_turns;
 pub use standard::leave_closed;
 pub use umask::with_umask;

@@ -2,7 +2,7 @@
 //! call for these.
 
 use std::{
-    io,
+    io, mem,
     os::fd::{AsRawFd as _, OwnedFd},
     ptr,
 };
@@ -37,4 +37,19 @@ pub fn ignore_signal(signal: i32) -> io::Result<()> {
     // SAFETY: no handler is to be called.
     let before = unsafe { libc::signal(signal, libc::SIG_IGN) };
     if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Has the real-time signals wait that come to the calling thread, or come to it.
+pub fn hold_real_time(is_held: bool) {
+    let how = if is_held { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+    // SAFETY: a set is words, for which all values are valid.
+    let mut set = unsafe { mem::zeroed() };
+    // SAFETY: a set of this function's.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
+        // SAFETY: a set of this function's, which is made.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+    }
+    // SAFETY: a set that is made, and no place for the old one. For these two it does not fail.
+    unsafe { libc::pthread_sigmask(how, &raw const set, ptr::null_mut()) };
 }
