@@ -108,9 +108,7 @@ impl Hold {
         home: &Home,
         closed: Option<Closed>,
     ) -> io::Result<()> {
-        if self.is_lost.get() {
-            return Err(Unfit::Lost.into());
-        }
+        self.check()?;
         let (asked_at, file, its) = (Instant::now(), Arc::clone(&self.file), home.clone());
         let asked = move || {
             // Another error says nothing of who has it.
@@ -124,6 +122,13 @@ impl Hold {
         }
         self.asked_at.set(asked_at);
         Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// [`Unfit::Lost`]: that was found out before.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.is_lost.get() { Err(Unfit::Lost.into()) } else { Ok(()) }
     }
 }
 

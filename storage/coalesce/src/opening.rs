@@ -140,24 +140,14 @@ fn options(name: &OsString) -> Options {
 pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result<Opened> {
     if is_read_only {
         let file = home.open(OFlags::RDONLY | OFlags::NONBLOCK)?; // It may be a pipe.
-        return take(file, home, shape, Some(Errno::ROFS.into()));
+        return take(file, home, shape, Some(Errno::ROFS.into()), false);
     }
     match home.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         made => {
             let made = made?;
             let _locked = made.try_clone()?;
-            let opened = take(made, home, shape, None);
-            let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
-            match opened.as_ref().err() {
-                // The journal may be the missing one's.
-                Some(why) if Unfit::is_headless(why) => {
-                    unlinkat(&home.folder, &home.name, AtFlags::empty()).ok(); // It is empty.
-                }
-                Some(why) if !is_taken(why) => home.forget(),
-                _ => {}
-            }
-            return opened.map(|opened| match opened.before {
+            return take(made, home, shape, None, true).map(|opened| match opened.before {
                 Prior::Empty => Opened { before: Prior::Absent, ..opened },
                 _ => opened, // Another daemon has made it meanwhile.
             });
@@ -166,7 +156,7 @@ pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result
     let found = home.open(OFlags::RDWR);
     let refusal = match found.and_then(|file| Ok((file.metadata()?.mode() & WRITING, file))) {
         Ok((0, _)) => Errno::ACCESS.into(), // Root may all the same.
-        Ok((_, file)) => return take(file, home, shape, None),
+        Ok((_, file)) => return take(file, home, shape, None, false),
         Err(why) => why,
     };
     if !matches!(Errno::from_io_error(&refusal), Some(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {
@@ -174,18 +164,19 @@ pub(super) fn open(home: &Home, shape: &Shape, is_read_only: bool) -> io::Result
     }
     // It may be a pipe.
     match home.open(OFlags::RDONLY | OFlags::NONBLOCK) {
-        Ok(file) => take(file, home, shape, Some(refusal)),
+        Ok(file) => take(file, home, shape, Some(refusal), false),
         Err(_) => Err(refusal),
     }
 }
 
 /// Opens the multifile that begins with `file`; makes it if that is empty. It is only read if there
-/// is a `refusal` to write it.
+/// is a `refusal` to write it. One that `is_made` for it goes with it if it cannot be made.
 fn take(
     file: fs::File,
     home: &Home,
     shape: &Shape,
     refusal: Option<io::Error>,
+    is_made: bool,
 ) -> io::Result<Opened> {
     if !file.metadata()?.is_file() {
         return Err(Unfit::Special.into());
@@ -201,7 +192,17 @@ fn take(
         Some(refusal) => Err(refusal),
     };
     if found.len() == 0 {
-        return home.check_head().and_then(|()| make(hold));
+        home.check_head().inspect_err(|_| {
+            if is_made {
+                // Without the journal, which may be the missing one's.
+                unlinkat(&home.folder, &home.name, AtFlags::empty()).ok();
+            }
+        })?;
+        let opened = make(hold);
+        if is_made && opened.is_err() {
+            home.forget();
+        }
+        return opened;
     }
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
     let of_set = |error| Unfit::of_set(path, error);
@@ -222,7 +223,20 @@ fn take(
     } else {
         Growing::open_to_read(&disk, name, &options)
     };
-    let (growing, Held { mut lens, was_unclosed, damaged }) = opened.map_err(of_set)?;
+    let (growing, held) = opened.map_err(of_set)?;
+    read_names(growing, held, hold, path, is_writable)
+}
+
+/// Reads the names of a multifile that was opened.
+fn read_names(
+    growing: Growing<Disk>,
+    held: Held,
+    hold: Hold,
+    path: &Path,
+    is_writable: bool,
+) -> io::Result<Opened> {
+    let Held { mut lens, was_unclosed, damaged } = held;
+    let of_set = |error| Unfit::of_set(path, error);
     if was_unclosed {
         tracing::warn!("{} was never closed: what was completed is there", path.display());
     }

@@ -44,12 +44,6 @@ impl Unfit {
         }
     }
 
-    /// True for a set without its first file.
-    pub(super) fn is_headless(why: &io::Error) -> bool {
-        let unfit = why.get_ref().and_then(|inner| inner.downcast_ref());
-        matches!(unfit, Some(Self::Headless(_)))
-    }
-
     fn advice(&self) -> &'static str {
         match self {
             Self::Taken => {

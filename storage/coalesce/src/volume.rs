@@ -251,6 +251,7 @@ impl Volume {
         }
         let _taken = self.growth.take().await;
         if !self.condition.get().is_begun() {
+            self.hold.check()?;
             // What a failed attempt has left of it is not looked at.
             if let Some(age) = self.closed_age.take() {
                 let closed = Closed { age, lens: self.lens() };
