@@ -10,7 +10,7 @@ use std::{
     fs::{self, File},
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
-    process::Command,
+    process::{self, Command},
     time::{Duration, Instant},
 };
 
@@ -182,8 +182,9 @@ fn both<T>(
     let coalesced = side(&folder, &|| {
         let mut command = Command::new(own.with_file_name("kakehi"));
         let map = format!("{}={}", folder.display(), kept.display());
-        command.args(["run", "--socket"]).arg(place.path("job"));
-        command.args(["--coalesce", &map, "--"]).arg(&own);
+        // Its folder is where those of users are, on no file system that is measured.
+        command.env("KAKEHI_JOB", format!("bench-{}", process::id()));
+        command.args(["run", "--coalesce", &map, "--"]).arg(&own);
         Ok(command)
     })?;
     place.clear()?;
