@@ -51,7 +51,7 @@ pub(crate) struct Node {
     pub(crate) has_views: OnceLock<()>,
     /// Set when that is so only in mounts of the job's own.
     pub(crate) has_own_mounts: OnceLock<()>,
-    /// What the kernel knows of each view.
+    /// The names of each view, as the kernel knows them.
     pub(crate) viewed: Mutex<Vec<Arc<Mutex<Nodes>>>>,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) admission: Mutex<Admission>,

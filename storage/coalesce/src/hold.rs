@@ -26,7 +26,7 @@ use super::{opening::Home, turn::Turn, unfit::Unfit};
 
 /// A change that is later than that after the lock was last asked for asks for it again.
 pub(super) const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// What was begun with the lock is done by then.
+/// Time in which a change that was begun with the lock is done.
 const STOPPED_AFTER: Duration = Duration::from_secs(1);
 
 /// A lock, until it is dropped.

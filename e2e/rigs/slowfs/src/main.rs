@@ -40,7 +40,7 @@ struct Args {
     /// For how long the kernel may keep attributes and names.
     #[arg(long, default_value = "1s", value_parser = time)]
     keep: std::time::Duration,
-    /// What somebody has removed from the source is stale, and cannot be closed.
+    /// Files that somebody has removed from the source are stale, and cannot be closed.
     #[arg(long)]
     stale: bool,
     /// A file for the number of requests by kind, written when it is unmounted.

@@ -9,7 +9,7 @@ use crate::{
     rigs::Rig,
 };
 
-/// What cannot be repeated is done, and its outcome known, before the server is gone.
+/// Requests that cannot be repeated are done, and their outcome known, before the server is gone.
 #[test]
 fn server_that_is_told_to_end_finishes_what_it_has_begun() {
     let folder = Folder::new();

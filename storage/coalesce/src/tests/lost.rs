@@ -8,7 +8,7 @@ use super::*;
 use crate::hold::ASKED_AGAIN_AFTER;
 
 impl World {
-    /// What is in the physical files and beside them.
+    /// The bytes of the physical files and of all beside them.
     fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let files = fs::read_dir(self.folder.path()).expect("there").flatten();
         files.map(|file| (file.path(), fs::read(file.path()).expect("there"))).collect()
