@@ -128,7 +128,7 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// Least and most MiB between two measurements, which stage 512 KiB or write twice directly.
+    /// Least and most MiB between two measurements, which stage 1 MiB or write four times directly.
     const BETWEEN: (u16, u16) = (16, 64);
 
     /// Counts `len` bytes that go one way; true if it is time to measure the other.
@@ -152,7 +152,8 @@ impl Default for Compared {
 }
 
 /// Average cost of moving bytes, in ns for a KiB. A thread that lost its core in between
-/// says little: no time counts for more than twice what was known before.
+/// says little: no time counts for more than twice what was known before, also by an earlier
+/// measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     mean: u32,
@@ -177,7 +178,7 @@ impl Cost {
         self.samples = self.samples.saturating_add(1);
         let weight = u64::from(self.samples.min(Self::WEIGHT));
         let before = u64::from(self.mean);
-        let cost = if self.samples == 1 { cost } else { cost.min(before * 2) };
+        let cost = if before == 0 { cost } else { cost.min(before * 2) };
         let cost = cost.min(u32::MAX.into());
         self.mean = u32::try_from((before * (weight - 1) + cost) / weight).unwrap_or(u32::MAX);
     }
@@ -197,9 +198,10 @@ impl Cost {
         self.mean <= staged.saturating_add(staged / Self::GAIN)
     }
 
-    /// Is not known before it was measured twice more.
+    /// Is not known before it was measured anew: what it was earlier, perhaps with cold memory,
+    /// counts for nothing then.
     fn doubt(&mut self) {
-        self.samples = Self::ENOUGH - 2;
+        self.samples = 0;
     }
 }
 
@@ -271,6 +273,19 @@ mod tests {
         log.drains = Drains::Ahead;
         log.drain_cost = cost(300);
         assert!(!log.compare(&mut fast, WRITE), "the daemon copies it anyway");
+    }
+
+    #[test]
+    fn cost_that_is_measured_again_is_what_it_is_by_then() {
+        let mut cost = Cost::UNKNOWN;
+        (0..8).for_each(|_| cost.learn(MIB, Duration::from_nanos(476 << 10)));
+        cost.doubt();
+        assert!(!cost.is_known() && cost.mean > 0, "it is being measured");
+        (0..4).for_each(|_| cost.learn(MIB, Duration::from_nanos(190 << 10)));
+        assert!(cost.is_known() && cost.mean == 190, "{cost:?}");
+        cost.doubt();
+        cost.learn(MIB, Duration::from_millis(900));
+        assert_eq!(cost.mean, 380, "a lost core says little");
     }
 
     #[test]
