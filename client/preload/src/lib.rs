@@ -21,8 +21,8 @@
 //! - *Names:* `names`, `path_attributes`, `extended`, `folders`, `name_handles`, `settle`.
 //! - *Streams:* `stdio`, `cookie` (those of the client), `plain_streams` (those of libc), `fread`,
 //!   `print`, `glibc`, `inside_libc`.
-//! - *Processes:* `process`, `vfork`, `clone`, `execl`, `environment`, `signals`, `limit`,
-//!   `confine` (sandboxes).
+//! - *Processes:* `process`, `vfork`, `clone`, `execl`, `environment`, `handlers` and
+//!   `signals`, `limit`, `confine` (sandboxes).
 #![no_std]
 
 mod argument;
@@ -44,6 +44,7 @@ mod extended;
 mod folders;
 mod fread;
 mod glibc;
+mod handlers;
 mod inside_libc;
 mod interpose;
 mod ioctl;

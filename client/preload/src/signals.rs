@@ -12,12 +12,12 @@ use libc::{c_int, timespec};
 
 use crate::kernel::{ignore, kernel};
 
-const SIGNALS: usize = 64;
+pub(crate) const SIGNALS: usize = 64;
 /// Bytes of a set of signals as the kernel has it.
-const SET_LEN: usize = size_of::<u64>();
+pub(crate) const SET_LEN: usize = size_of::<u64>();
 /// Those by which a thread learns of its own fault, or of a system call that a filter forbids: held
 /// back, they end the process.
-const FAULTS: u64 = bit(libc::SIGILL)
+pub(crate) const FAULTS: u64 = bit(libc::SIGILL)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGBUS)
     | bit(libc::SIGFPE)
@@ -25,7 +25,7 @@ const FAULTS: u64 = bit(libc::SIGILL)
     | bit(libc::SIGSYS);
 
 /// The kernel's `struct sigaction`: handler, flags, restorer, mask.
-type Action = [usize; 4];
+pub(crate) type Action = [usize; 4];
 
 /// Signals with a handler, held back until this is dropped.
 pub(crate) struct Held {
@@ -53,9 +53,7 @@ impl Held {
                 ending |= 1 << (number - 1);
             }
         }
-        let mut before = 0_u64;
-        set_mask(libc::SIG_BLOCK, handled & !FAULTS, &mut before);
-        Self { before, ending }
+        Self { before: change_mask(libc::SIG_BLOCK, handled & !FAULTS), ending }
     }
 
     /// Lets come what has arrived.
@@ -84,29 +82,19 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut now = 0_u64;
-        set_mask(libc::SIG_SETMASK, self.before, &mut now);
+        change_mask(libc::SIG_SETMASK, self.before);
     }
 }
 
-fn set_mask(how: c_int, set: u64, before: &mut u64) {
+/// Changes the calling thread's mask; returns the one before.
+pub(crate) fn change_mask(how: c_int, set: u64) -> u64 {
+    let mut before = 0_u64;
     // SAFETY: the kernel reads one set and writes another.
-    ignore(unsafe { kernel!(SYS_rt_sigprocmask, how, &raw const set, &raw mut *before, SET_LEN) });
-}
-
-/// Holds back every signal but those of a thread's own faults; returns the mask before.
-pub(crate) fn hold_all() -> u64 {
-    let mut before = 0;
-    set_mask(libc::SIG_BLOCK, !FAULTS, &mut before);
+    ignore(unsafe { kernel!(SYS_rt_sigprocmask, how, &raw const set, &raw mut before, SET_LEN) });
     before
 }
 
-/// Sets the mask that there was [before](hold_all).
-pub(crate) fn restore(before: u64) {
-    let mut now = 0;
-    set_mask(libc::SIG_SETMASK, before, &mut now);
-}
-
-const fn bit(signal: c_int) -> u64 {
+/// A signal in a set.
+pub(crate) const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }

@@ -16,11 +16,11 @@ use crate::{
     bits::number,
     cookie, elf,
     environment::{self, environ, lines},
+    handlers,
     interpose::next,
     kernel::{alone, ask, ask_blocking, descriptor_flags, ignore, kernel},
     process::{exiting, watch_forks},
     process_client::{BACKING, CLIENT, Program, resume},
-    signals,
 };
 
 /// Prints one line on standard error.
@@ -63,14 +63,6 @@ impl Host for Program {
         into.starts_with(b"/").then_some(len)
     }
 
-    fn hold_signals(&self) -> u64 {
-        signals::hold_all()
-    }
-
-    fn release_signals(&self, before: u64) {
-        signals::restore(before);
-    }
-
     fn peer(&self, socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
@@ -96,6 +88,7 @@ impl Host for Program {
 
 /// Takes the settings from the environment.
 extern "C" fn start() {
+    handlers::start();
     let mut config = Config::new();
     for (setting, value) in settings() {
         if config.set(setting, value).is_err() {

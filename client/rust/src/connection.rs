@@ -33,7 +33,7 @@ use rustix::{
     net::{SendFlags, send},
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
-use shm::{Guard, Job, LANES, Lock, Once, Session, lane::Requester, thread};
+use shm::{Guard, Job, LANES, Lock, Once, Session, lane::Requester, section, thread};
 use wire::{Message, Phase, Reason, Refusal, Registration, Reply, Request, Value};
 
 use self::shares::Shares;
@@ -59,6 +59,8 @@ use crate::{
 };
 
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a thread keeps handlers from its files while the daemon, or a server, does not answer.
+const LET_IN: Duration = Duration::from_secs(1);
 /// How long the exit of a killed daemon may take before it counts as held up by a file system.
 const EXIT_TIME: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Looks when the daemon was just woken: it will not answer sooner than a sleeper is woken.
@@ -102,7 +104,7 @@ pub(crate) struct Connection {
     pub(crate) growth: ArenaGrowth,
     /// Where the block lies that files without room of their own take turns with.
     pub(crate) block: Lock<u64>,
-    lanes: &'static [Lock<Requester>; LANES],
+    lanes: &'static [Lock<Requester, false>; LANES],
     /// Lanes that queues hold.
     pub(crate) held_count: AtomicUsize,
     pub(crate) socket: OwnNumber,
@@ -114,6 +116,8 @@ pub(crate) struct Connection {
     pub(crate) sight: Sight,
     /// Mapped folders have views.
     pub(crate) has_view: bool,
+    /// Requests may be for a server, which takes its time.
+    has_remote: bool,
     number: usize,
     executor: usize,
     lost: AtomicBool,
@@ -130,7 +134,7 @@ pub(crate) struct Connection {
 pub(crate) struct Lane<'a> {
     connection: &'a Connection,
     index: usize,
-    requester: Guard<'a, Requester>,
+    requester: Guard<'a, Requester, false>,
 }
 
 /// All that makes a connection.
@@ -192,6 +196,7 @@ impl Connection {
             daemon,
             sight,
             has_view: welcome.has_view,
+            has_remote: config.rules().has_remote(),
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),
@@ -259,7 +264,7 @@ impl Connection {
 
     fn find_lane<'a>(
         &'a self,
-        take: impl Fn(&'a Lock<Requester>) -> Option<Guard<'a, Requester>>,
+        take: impl Fn(&'a Lock<Requester, false>) -> Option<Guard<'a, Requester, false>>,
     ) -> Option<Lane<'a>> {
         // Thread control blocks are pages apart; neighbours in memory get neighbouring lanes.
         let first = (thread() >> 12) % LANES;
@@ -447,7 +452,7 @@ impl Lane<'_> {
         } else if !connection.patience.wait(moved_len, done) {
             connection.ring_late();
         }
-        let (mut silent, mut is_asked) = (Duration::ZERO, false);
+        let (mut silent, mut is_asked, began) = (Duration::ZERO, false, now());
         while !done() {
             let before = now();
             lane.bell.sleep(LOOK, done);
@@ -455,7 +460,12 @@ impl Lane<'_> {
                 break;
             }
             // A signal ends a sleep early, and a process that is stopped does not wait.
-            silent += now().saturating_sub(before).min(2 * LOOK);
+            let after = now();
+            silent += after.saturating_sub(before).min(2 * LOOK);
+            let is_away = connection.has_remote || phase().is_none();
+            if is_away && after.saturating_sub(began) > LET_IN {
+                section::let_in();
+            }
             connection.check_alive();
             if connection.is_lost() {
                 return Err(Lost);

@@ -2,7 +2,7 @@
 //!
 //! | keeper | the position | who moves it |
 //! |---|---|---|
-//! | kernel | the kernel's; here stands what nested writes have moved it by | system calls |
+//! | kernel | the kernel's | system calls |
 //! | client | stands here, in bytes | each call, before it writes |
 //! | end | right after an append, known once that is drained | an append |
 //!
@@ -17,8 +17,7 @@
 //! | give | client -> kernel, end -> kernel |
 //! | forget | client -> kernel, end -> kernel |
 //!
-//! It is read and moved without the file's lock: by a signal handler, which may interrupt whoever
-//! has that. What hands the position over sees whether it was moved meanwhile, and looks again.
+//! It is moved under the file's lock, and read without it: by who only looks who keeps it.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -81,24 +80,6 @@ impl Cursor {
         self.set(AT_END);
     }
 
-    /// Moves it, and returns where it was; while the kernel keeps it, counts the move.
-    pub(crate) fn advance(&self, len: u64) -> u64 {
-        self.at.fetch_add(len, Ordering::Relaxed)
-    }
-
-    /// Moves it back to where a short write has ended, unless a signal handler has moved it on.
-    pub(crate) fn retreat(&self, from: u64, to: u64) {
-        debug_assert!(to <= from, "no more is written than was reserved");
-        self.at.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).ok();
-    }
-
-    /// Moves it by one instruction of this core; `None` if a signal handler came in between.
-    #[inline]
-    pub(crate) fn move_on(&self, from: u64, to: u64) -> Option<()> {
-        debug_assert!(from <= to, "a write moves the position on");
-        shm::exchange(&self.at, from, to).ok().map(drop)
-    }
-
     /// The client keeps it, at the start of a new file.
     pub(crate) fn begin(&self) {
         self.set(0);
@@ -106,34 +87,24 @@ impl Cursor {
     }
 
     /// The client takes it from the kernel, which `position` asks for it.
-    pub(crate) fn take(&self, position: impl Fn() -> u64) {
-        while !self.is_clients() {
-            // Only now: until here a signal handler's write moved the kernel's. One that comes in
-            // between moves both.
-            let before = self.at();
-            self.hand_over(before, position(), true);
+    pub(crate) fn take(&self, position: impl FnOnce() -> u64) {
+        if !self.is_clients() {
+            self.set(position());
+            self.is_clients.store(true, Ordering::Release);
         }
     }
 
     /// The client gives it to the kernel, which `tell` tells where it is.
-    pub(crate) fn give(&self, tell: impl Fn(u64)) {
-        while self.is_clients() {
-            let position = self.at();
-            tell(position);
-            // A signal handler that has written since has moved it on; from now on the kernel does.
-            self.hand_over(position, AT_END, false);
+    pub(crate) fn give(&self, tell: impl FnOnce(u64)) {
+        if self.is_clients() {
+            tell(self.at());
+            self.forget();
         }
     }
 
     /// The kernel keeps it, wherever it is: in the child of a fork, or for another file.
     pub(crate) fn forget(&self) {
         self.is_clients.store(false, Ordering::Release);
-    }
-
-    /// Changes the keeper, if the position is still where it was.
-    fn hand_over(&self, from: u64, to: u64, is_clients: bool) {
-        let moved = self.at.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
-        self.is_clients.store(is_clients == moved.is_ok(), Ordering::Release);
     }
 }
 
@@ -187,27 +158,5 @@ mod tests {
                 assert_eq!(name(&cursor), to, "{event} of {from}");
             }
         }
-    }
-
-    #[test]
-    fn handler_that_writes_while_the_position_changes_hands_is_seen() {
-        let cursor = Cursor::new();
-        let asked = core::cell::Cell::new(0);
-        cursor.take(|| {
-            asked.set(asked.get() + 1);
-            if asked.get() == 1 {
-                cursor.advance(5);
-            }
-            100
-        });
-        assert_eq!((cursor.keeper(), asked.get()), (Keeper::Client(100), 2));
-        let told = core::cell::Cell::new((0, 0));
-        cursor.give(|at| {
-            if told.get().0 == 0 {
-                cursor.advance(5);
-            }
-            told.set((told.get().0 + 1, at));
-        });
-        assert_eq!((cursor.keeper(), told.get()), (Keeper::Kernel, (2, 105)));
     }
 }

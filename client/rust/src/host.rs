@@ -53,15 +53,6 @@ pub trait Host: Sync {
     /// As `getsockopt(2)`.
     fn peer(&self, socket: BorrowedFd<'_>) -> io::Result<Peer>;
 
-    /// Keeps the program's signal handlers from this thread, until what this returns is given to
-    /// [`release_signals`](Self::release_signals).
-    fn hold_signals(&self) -> u64 {
-        0
-    }
-
-    /// Lets the signals come that came since.
-    fn release_signals(&self, _before: u64) {}
-
     /// Tells the user something, once, in one line.
     fn notice(&self, _text: &str) {}
 }

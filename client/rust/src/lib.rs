@@ -127,5 +127,5 @@ pub use remote_locks::LockRange;
 pub use rooms::{Path, Room};
 pub use rustix::{io::Errno, process::Pid};
 pub use sampler::Timed;
-pub use shm::{alone_while, thread};
+pub use shm::{alone_while, section, thread};
 pub use wire::{FileSystem, FoundLock, LockKind, LockOwner, Reason, Times};

@@ -36,12 +36,12 @@ static UNTOUCHED: AtomicUsize = AtomicUsize::new(0);
 static OWNERS: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(NOBODY) }; BLOCKS];
 /// Rooms of each block that are taken.
 static TAKEN: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
-static PATHS: [[Lock<Path>; ROOMS]; BLOCKS] =
-    [const { [const { Lock::new([0; size_of::<Path>()]) }; ROOMS] }; BLOCKS];
+static PATHS: [[Lock<Path, false>; ROOMS]; BLOCKS] =
+    [const { [const { Lock::new_interruptible([0; size_of::<Path>()]) }; ROOMS] }; BLOCKS];
 
 /// Room for a path, with any contents.
 pub struct Room {
-    path: Guard<'static, Path>,
+    path: Guard<'static, Path, false>,
     /// Dropped after the path.
     _block: Block,
 }

@@ -3,8 +3,7 @@
 use core::{slice::from_ref, sync::atomic::Ordering, time::Duration};
 
 use rustix::{
-    fd::{AsFd, BorrowedFd, RawFd},
-    fs::{self, Mode, OFlags},
+    fd::{BorrowedFd, RawFd},
     io::{self, Errno},
 };
 use shm::{copy::copy_in_cached, staging::APPEND};
@@ -21,7 +20,6 @@ use crate::{
     locked_file::Locked,
     log::Log,
     owed::Owed,
-    proc::link_of,
     slot::Link,
     staging::{self, Failure, drain},
     table::{Entry, FileId},
@@ -88,8 +86,7 @@ impl Client {
         let target = log.reserve_on(link, start, len)?;
         let watched = self.watch.begin();
         debug_assert_eq!(target.len(), data.len(), "all of a small write is reserved");
-        // A signal handler that comes in between writes before this, or behind it.
-        entry.cursor.move_on(start, end)?;
+        entry.cursor.set(end);
         copy_in_cached(target, data);
         log.producer.publish(link.shared, start, len);
         log.note(start, len);
@@ -165,9 +162,8 @@ impl Client {
         at: Option<u64>,
     ) -> io::Result<usize> {
         let Some(entry) = self.files.get(id) else { return self.kernel_write(fd, data, at) };
-        let Ok(file) = entry.lock.lock() else {
-            return self.write_nested(fd, entry, data, at);
-        };
+        // A handler that could not wait: what it has interrupted may be anywhere.
+        let file = entry.lock.lock().map_err(|_| Errno::AGAIN)?;
         let mut file = Locked { client: self, fd, id, entry, file };
         if !file.is_open() {
             // Closed since it was looked up; the number may be another file's by now.
@@ -237,56 +233,6 @@ impl Client {
         self.write_file(fd, id, if whole.is_empty() { from_ref(&part) } else { whole }, at)
     }
 
-    /// A signal handler writes to the file that the code beneath it is using.
-    fn write_nested(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        data: &[&[u8]],
-        at: Option<u64>,
-    ) -> io::Result<usize> {
-        let len = total(data) as u64;
-        let keeper = entry.cursor.keeper();
-        // Behind what the interrupted write has reserved; a file opened to append ignores it.
-        let reserved = (at.is_none() && matches!(keeper, Keeper::Client(_)))
-            .then(|| entry.cursor.advance(len));
-        let at = at.or(reserved);
-        let wrote = match self.kernel_write(fd, data, at) {
-            Err(Errno::BADF) => self.write_behind_placeholder(fd, data, at),
-            wrote => wrote,
-        };
-        if let Some(from) = reserved {
-            give_back(entry, from, len, wrote);
-        }
-        let len = wrote?;
-        if at.is_none() && keeper == Keeper::Kernel {
-            // It is about to be taken from the kernel.
-            entry.cursor.advance(len as u64);
-        }
-        self.count_written(Reason::Nested, len);
-        Ok(len)
-    }
-
-    /// Writes to the file behind a placeholder, when the lanes and locks of this thread may be in
-    /// use beneath it.
-    fn write_behind_placeholder(
-        &self,
-        fd: RawFd,
-        data: &[&[u8]],
-        at: Option<u64>,
-    ) -> io::Result<usize> {
-        let mut name = [0; 32];
-        let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
-        let how = if at.is_none() { OFlags::APPEND } else { OFlags::empty() };
-        let file = fs::open(name, OFlags::WRONLY | OFlags::CLOEXEC | how, Mode::empty());
-        let file = file.map_err(|errno| if errno == Errno::NXIO { Errno::AGAIN } else { errno })?;
-        kernel_write_vectored(file.as_fd(), data, at).map_err(|errno| match errno {
-            // Sealed, or a socket: a server's, which only a lane leads to.
-            Errno::PERM => Errno::AGAIN,
-            errno => errno,
-        })
-    }
-
     pub(crate) fn kernel_write(
         &self,
         fd: RawFd,
@@ -352,12 +298,13 @@ impl Locked {
             Keeper::Client(_) if self.access.append => Keeper::End,
             keeper => keeper,
         };
-        // Reserved before: a signal handler writes behind this.
-        let reserved = (at.is_none() && matches!(keeper, Keeper::Client(_)))
-            .then(|| entry.cursor.advance(asked));
+        let kept = match (at, keeper) {
+            (None, Keeper::Client(from)) => Some(from),
+            _ => None,
+        };
         let is_long = asked >= staging::OWN_LEN;
         let began = (is_long || self.spent.is_due()).then(now);
-        let wrote = client.kernel_write(fd, data, at.or(reserved));
+        let wrote = client.kernel_write(fd, data, at.or(kept));
         if let (Some(began), Ok(len)) = (began, wrote) {
             let time = now().saturating_sub(began);
             // One that is not staged yet may be by the next write.
@@ -368,8 +315,8 @@ impl Locked {
                 self.file.write_cost.learn(len as u64, time);
             }
         }
-        if let Some(from) = reserved {
-            give_back(entry, from, asked, wrote);
+        if let (Some(from), Ok(len)) = (kept, wrote) {
+            entry.cursor.set(from + len as u64);
         }
         // A write of no bytes leaves the kernel's position, which may not be the file's.
         if at.is_none() && keeper == Keeper::End && matches!(wrote, Ok(1..)) {
@@ -475,8 +422,7 @@ fn refused(owed: &mut Owed, link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Op
     errno
 }
 
-/// Where a write of `len` bytes goes. The position is taken and moved at once, so that a signal
-/// handler writes before this, or behind it.
+/// Where a write of `len` bytes goes. The position is moved behind it.
 fn reserve(entry: &FileEntry, appends: bool, at: Option<u64>, len: u64) -> io::Result<u64> {
     if appends {
         if at.is_none() {
@@ -485,13 +431,10 @@ fn reserve(entry: &FileEntry, appends: bool, at: Option<u64>, len: u64) -> io::R
         return Ok(APPEND);
     }
     let start = at.unwrap_or_else(|| entry.cursor.at());
-    i64::try_from(start.saturating_add(len)).map_err(|_| Errno::INVAL)?;
-    Ok(at.unwrap_or_else(|| entry.cursor.advance(len)))
-}
-
-/// Puts the position behind what was written of `len` reserved bytes.
-fn give_back(entry: &FileEntry, from: u64, len: u64, wrote: io::Result<usize>) {
-    let (end, to) = (from + len, from + wrote.unwrap_or(0) as u64);
-    // A handler that has moved it on has written behind what was reserved.
-    entry.cursor.retreat(end, to);
+    let end = start.saturating_add(len);
+    i64::try_from(end).map_err(|_| Errno::INVAL)?;
+    if at.is_none() {
+        entry.cursor.set(end);
+    }
+    Ok(start)
 }

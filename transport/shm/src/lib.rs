@@ -28,6 +28,7 @@ mod mapping;
 mod names;
 mod once;
 pub mod places;
+pub mod section;
 #[cfg(not(loom))]
 mod segment;
 pub mod staging;
@@ -36,7 +37,7 @@ mod sync;
 pub use board::{Board, Ready, SESSIONS_MAX};
 pub use costs::{CallKind, Cost, Costs, Sample};
 pub use inodes::{Inodes, Linked};
-pub use lock::{Guard, Lock, Reentered, alone_while, exchange, is_alone, thread};
+pub use lock::{Guard, Lock, Reentered, alone_while, is_alone, thread};
 #[cfg(not(loom))]
 pub use mapping::{Mapping, ReadOnly};
 pub use names::{Epochs, NAME_SLOTS, NameHash, Names};

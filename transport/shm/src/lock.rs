@@ -2,7 +2,7 @@
 //!
 //! One word says whether the lock is held and by which thread, so there is no instant at which a
 //! signal handler finds its own thread's lock held by nobody: it gets [`Reentered`] instead of a
-//! deadlock, and takes its direct path.
+//! deadlock. Handlers that wait until no lock is held ([`section`]) do not.
 //!
 //! # One thread
 //!
@@ -28,6 +28,8 @@ use core::{
 
 use rustix::{io::Errno, time::Timespec};
 
+use crate::section;
+
 const FREE: u64 = 0;
 /// Set beside the holder when somebody may sleep; [`thread`] leaves it clear.
 const CONTENDED: u64 = 1;
@@ -36,8 +38,8 @@ const SPINS: u32 = 100;
 /// Libc's word that is not 0 while the process has one thread; null where nobody has said.
 static ALONE: AtomicPtr<AtomicU8> = AtomicPtr::new(ptr::null_mut());
 
-/// Has locks taken, and [`exchange`] made, for a process of one thread while `flag` is not 0: it
-/// becomes 0 before a second thread starts.
+/// Has locks taken for a process of one thread while `flag` is not 0: it becomes 0 before a second
+/// thread starts.
 pub fn alone_while(flag: &'static AtomicU8) {
     ALONE.store(ptr::from_ref(flag).cast_mut(), Ordering::Relaxed);
 }
@@ -51,20 +53,8 @@ pub fn is_alone() -> bool {
     flag.is_some_and(|flag| flag.load(Ordering::Relaxed) != 0)
 }
 
-/// Puts `to` in place of `from`; else returns what is there. Signal handlers and threads of this
-/// process see one step; other processes must not change the word.
-///
-/// # Errors
-///
-/// The value found.
-pub fn exchange(word: &AtomicU64, from: u64, to: u64) -> Result<u64, u64> {
-    if is_alone() {
-        return exchange_alone(word.as_ptr(), from, to);
-    }
-    word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
-}
-
-/// As [`exchange`], of a word that no other thread uses.
+/// Puts `to` in place of `from`, of a word that no other thread uses; else returns what is there.
+/// Handlers see one step.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn exchange_alone(word: *mut u64, from: u64, to: u64) -> Result<u64, u64> {
     let found;
@@ -79,7 +69,7 @@ fn exchange_alone(word: *mut u64, from: u64, to: u64) -> Result<u64, u64> {
     if found == from { Ok(found) } else { Err(found) }
 }
 
-/// As [`exchange`], of a word that no other thread uses.
+/// Puts `to` in place of `from`, of a word that no other thread uses; else returns what is there.
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 fn exchange_alone(word: *mut u64, from: u64, to: u64) -> Result<u64, u64> {
     // SAFETY: both callers have a reference to the word.
@@ -87,8 +77,8 @@ fn exchange_alone(word: *mut u64, from: u64, to: u64) -> Result<u64, u64> {
     word.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed)
 }
 
-/// A value that one thread at a time may use.
-pub struct Lock<T> {
+/// A value that one thread at a time may use; unless `DEFERS` is false, a [`section`] while it does.
+pub struct Lock<T, const DEFERS: bool = true> {
     /// [`FREE`], or the holder's identity.
     state: AtomicU64,
     /// Counts the times a contended lock was freed; sleepers wait for it to change.
@@ -108,18 +98,31 @@ pub struct Reentered;
 /// fn shared_between_threads<T: Sync>() {}
 /// shared_between_threads::<shm::Guard<'static, core::cell::Cell<u8>>>();
 /// ```
-pub struct Guard<'a, T> {
-    lock: &'a Lock<T>,
+pub struct Guard<'a, T, const DEFERS: bool = true> {
+    lock: &'a Lock<T, DEFERS>,
     /// Belongs to the thread that locked, and shares the value with no other.
     here: PhantomData<*mut T>,
 }
 
 // SAFETY: the lock hands out the value to one thread at a time.
-unsafe impl<T: Send> Sync for Lock<T> {}
+unsafe impl<T: Send, const DEFERS: bool> Sync for Lock<T, DEFERS> {}
 
 impl<T> Lock<T> {
     /// An unlocked value.
     pub const fn new(value: T) -> Self {
+        Self::unlocked(value)
+    }
+}
+
+impl<T> Lock<T, false> {
+    /// An unlocked value that may be kept for long: handlers run meanwhile.
+    pub const fn new_interruptible(value: T) -> Self {
+        Self::unlocked(value)
+    }
+}
+
+impl<T, const DEFERS: bool> Lock<T, DEFERS> {
+    const fn unlocked(value: T) -> Self {
         Self {
             state: AtomicU64::new(FREE),
             freed: AtomicU32::new(0),
@@ -132,10 +135,12 @@ impl<T> Lock<T> {
     /// # Errors
     ///
     /// [`Reentered`] when this thread holds the lock.
-    pub fn lock(&self) -> Result<Guard<'_, T>, Reentered> {
+    pub fn lock(&self) -> Result<Guard<'_, T, DEFERS>, Reentered> {
         let me = thread() as u64;
+        Self::enter();
         if let Err(found) = self.take(me) {
             if found & !CONTENDED == me {
+                Self::leave();
                 return Err(Reentered);
             }
             self.wait(me, None);
@@ -145,10 +150,12 @@ impl<T> Lock<T> {
 
     /// Locks, waiting for the holder if need be. `None` when this thread is it, or when nobody has
     /// freed the lock for `time`: a signal handler may keep the holder for ever.
-    pub fn lock_within(&self, time: Duration) -> Option<Guard<'_, T>> {
+    pub fn lock_within(&self, time: Duration) -> Option<Guard<'_, T, DEFERS>> {
         let me = thread() as u64;
+        Self::enter();
         if let Err(found) = self.take(me) {
             if found & !CONTENDED == me || !self.wait(me, Some(time)) {
+                Self::leave();
                 return None;
             }
         }
@@ -156,8 +163,12 @@ impl<T> Lock<T> {
     }
 
     /// Locks if nobody holds the lock.
-    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.take(thread() as u64).ok()?;
+    pub fn try_lock(&self) -> Option<Guard<'_, T, DEFERS>> {
+        Self::enter();
+        if self.take(thread() as u64).is_err() {
+            Self::leave();
+            return None;
+        }
         Some(self.guard())
     }
 
@@ -203,7 +214,10 @@ impl<T> Lock<T> {
             let marked = found | CONTENDED;
             let (ok, err) = (Ordering::Relaxed, Ordering::Relaxed);
             if found == marked || self.state.compare_exchange(found, marked, ok, err).is_ok() {
+                // What a thread waits for it does not hold.
+                Self::leave();
                 let is_late = sleep(&self.freed, freed, time);
+                Self::enter();
                 if is_late && self.freed.load(Ordering::Acquire) == freed {
                     return false;
                 }
@@ -211,25 +225,47 @@ impl<T> Lock<T> {
         }
     }
 
-    const fn guard(&self) -> Guard<'_, T> {
+    const fn guard(&self) -> Guard<'_, T, DEFERS> {
         Guard { lock: self, here: PhantomData }
     }
-}
 
-impl<T> Drop for Guard<'_, T> {
-    fn drop(&mut self) {
-        if is_alone() && self.lock.state.load(Ordering::Relaxed) & CONTENDED == 0 {
-            self.lock.state.store(FREE, Ordering::Release);
+    /// Gives up what [`take`](Self::take) has taken.
+    #[inline]
+    fn free(&self) {
+        if is_alone() && self.state.load(Ordering::Relaxed) & CONTENDED == 0 {
+            self.state.store(FREE, Ordering::Release);
             return;
         }
-        if self.lock.state.swap(FREE, Ordering::Release) & CONTENDED != 0 {
-            self.lock.freed.fetch_add(1, Ordering::Release);
-            wake(&self.lock.freed);
+        if self.state.swap(FREE, Ordering::Release) & CONTENDED != 0 {
+            self.freed.fetch_add(1, Ordering::Release);
+            wake(&self.freed);
+        }
+    }
+
+    #[inline]
+    fn enter() {
+        if DEFERS {
+            section::enter();
+        }
+    }
+
+    #[inline]
+    fn leave() {
+        if DEFERS {
+            section::leave();
         }
     }
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T, const DEFERS: bool> Drop for Guard<'_, T, DEFERS> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.free();
+        Lock::<T, DEFERS>::leave();
+    }
+}
+
+impl<T, const DEFERS: bool> Deref for Guard<'_, T, DEFERS> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -238,20 +274,20 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T, const DEFERS: bool> DerefMut for Guard<'_, T, DEFERS> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this thread holds the lock, and the guard is borrowed mutably.
         unsafe { &mut *self.lock.value.get() }
     }
 }
 
-impl<T> fmt::Debug for Lock<T> {
+impl<T, const DEFERS: bool> fmt::Debug for Lock<T, DEFERS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock").finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Debug for Guard<'_, T> {
+impl<T, const DEFERS: bool> fmt::Debug for Guard<'_, T, DEFERS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").finish_non_exhaustive()
     }
@@ -326,6 +362,7 @@ mod tests {
     #[test]
     fn the_exchange_that_takes_the_lock_names_the_holder() {
         let lock = Lock::new(());
+        section::enter();
         assert_eq!(lock.take(thread() as u64), Ok(FREE));
         assert_eq!(lock.lock().err(), Some(Reentered));
         lock.state.fetch_or(CONTENDED, Ordering::Relaxed);

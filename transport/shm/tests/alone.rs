@@ -1,11 +1,11 @@
-//! Locks and exchanges of a process of one thread, until it has two.
+//! Locks of a process of one thread, until it has two.
 
 use std::{
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::atomic::{AtomicU8, Ordering},
     thread,
 };
 
-use shm::{Lock, Reentered, alone_while, exchange};
+use shm::{Lock, Reentered, alone_while};
 
 static FLAG: AtomicU8 = AtomicU8::new(1);
 
@@ -13,10 +13,7 @@ static FLAG: AtomicU8 = AtomicU8::new(1);
 #[test]
 fn one_thread_locks_as_many_do_and_many_may_follow() {
     alone_while(&FLAG);
-    let (lock, word) = (Lock::new(0_u64), AtomicU64::new(7));
-    assert_eq!(exchange(&word, 8, 9), Err(7));
-    assert_eq!(exchange(&word, 7, 9), Ok(7));
-    assert_eq!(word.load(Ordering::Relaxed), 9);
+    let lock = Lock::new(0_u64);
     let guard = lock.lock().expect("free");
     assert_eq!(lock.lock().err(), Some(Reentered));
     assert!(lock.is_mine() && lock.try_lock().is_none());
@@ -29,5 +26,4 @@ fn one_thread_locks_as_many_do_and_many_may_follow() {
         drop(guard);
     });
     assert_eq!(*lock.lock().expect("free"), 1);
-    assert_eq!(exchange(&word, 9, 10), Ok(9));
 }

@@ -12,7 +12,7 @@ pub(crate) struct Tables {
     pub(crate) arena: Lock<Arena>,
     pub(crate) bundle: Lock<Bundle>,
     pub(crate) folders: HeldFolders,
-    pub(crate) lanes: [Lock<Requester>; LANES],
+    pub(crate) lanes: [Lock<Requester, false>; LANES],
     pub(crate) shares: Shares,
 }
 
@@ -24,7 +24,7 @@ impl Tables {
             arena: Lock::new(Arena::new(0)),
             bundle: Lock::new(Bundle::new()),
             folders: HeldFolders::new(),
-            lanes: [const { Lock::new(Requester::new()) }; LANES],
+            lanes: [const { Lock::new_interruptible(Requester::new()) }; LANES],
             shares: Shares::new(),
         }
     }

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{
     clock::{now, now_ns},
-    host::Host,
     log::{Drains, Log},
     recorder::Drained,
     slot::Link,
@@ -59,32 +58,11 @@ fn drain_as(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> Re
     Ok(flush(link, log, log.producer.head())?)
 }
 
-/// Keeps signal handlers away while the log is claimed: one that moved the kernel's position would
-/// send the log to another place, one that asked the daemon for the file would wait for itself.
-struct Undisturbed {
-    host: &'static dyn Host,
-    before: u64,
-}
-
-impl Undisturbed {
-    fn new(link: Link) -> Self {
-        let host = link.connection.host;
-        Self { host, before: host.hold_signals() }
-    }
-}
-
-impl Drop for Undisturbed {
-    fn drop(&mut self) {
-        self.host.release_signals(self.before);
-    }
-}
-
 /// Drains the log from this side; unless `is_whole`, to a multiple of the log's length in the file,
 /// or half of the log. Returns whether it did: not while the daemon drains.
 fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> io::Result<bool> {
     let shared = link.shared;
     while log.producer.refresh(shared) > 0 {
-        let _undisturbed = Undisturbed::new(link);
         let taken_ns = if log.traced_to > 0 { now_ns() } else { 0 };
         let Some(claim) = shared.claim_drain(Drainer::Client) else { return Ok(false) };
         let mut consumer = Consumer::resume(shared, log.producer.capacity());
