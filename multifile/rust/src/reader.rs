@@ -411,13 +411,11 @@ impl<F: File> TaskReader<F> {
     pub fn read_names(&mut self) -> Result<result::Result<Reading, Unreadable>> {
         Catalogue::read_parts(self.cursor.total(), |part| {
             self.seek(part.start)?;
-            let len = narrow(part.end - part.start);
             if part.start > 0 {
                 return self.read_rest();
             }
-            let mut head = vec![0; len];
-            self.read(&mut head)?;
-            Ok(head)
+            let mut head = vec![0; narrow(part.end)];
+            self.read(&mut head).map(|_| head)
         })
     }
 

@@ -118,8 +118,10 @@ impl Volume {
         &self,
         chunk_len: RangeInclusive<u64>,
     ) -> io::Result<Option<(u64, u64)>> {
-        // Of one that has moved somebody may still read the bytes.
-        let is_unused = |task| self.stream(task).is_ok_and(|found| Rc::strong_count(&found) <= 2);
+        // Of one that has moved somebody may still read the bytes; long ones do not move.
+        let is_long = *chunk_len.start() >= self.shape.chunk_len;
+        let is_unused =
+            |task| is_long || self.stream(task).is_ok_and(|found| Rc::strong_count(&found) <= 2);
         loop {
             if let Some(taken) = self.users.take_free(chunk_len.clone()) {
                 return Ok(Some(taken));
