@@ -68,10 +68,11 @@ impl Users {
         Rc::default()
     }
 
-    /// True if one of the free tasks has so many bytes in a block, also if it is not empty yet.
-    pub(super) fn has_free(&self, chunk_len: u64) -> bool {
-        let all = [&self.free, &self.stale];
-        all.iter().any(|tasks| tasks.borrow().range((chunk_len, 0)..).next().is_some())
+    /// True if a free task has so many bytes in a block; or one that is to be emptied, if any
+    /// `can_be`.
+    pub(super) fn has_free(&self, chunk_len: u64, can_be: bool) -> bool {
+        let has = |all: &BTreeSet<(u64, u64)>| all.range((chunk_len, 0)..).next().is_some();
+        has(&self.free.borrow()) || can_be && has(&self.stale.borrow())
     }
 
     /// Takes the free task with the shortest chunks of these, with their length.

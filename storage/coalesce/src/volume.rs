@@ -312,15 +312,16 @@ impl Volume {
     /// Has tasks for long streams free: those of files that are gone, or of another physical file.
     pub(super) async fn make_free(&self) -> io::Result<()> {
         let _taken = self.growth.take().await;
-        if self.users.has_free(self.shape.chunk_len) {
+        // Else none that is not on the disk as empty, or left, is ever free.
+        let can_sync = !self.has_failed_to_sync.get();
+        if self.users.has_free(self.shape.chunk_len, can_sync) {
             return Ok(()); // Another task has made room for both.
         }
         let is_wide = |(_, chunk_len, _): &Reach| *chunk_len >= self.shape.chunk_len;
         let all = self.streams.borrow().reaches().filter(is_wide).count();
         let reach = |task| self.streams.borrow().reach(task);
         let is_left = |task| reach(task).is_some_and(|reach| is_wide(&reach));
-        let is_in_doubt = self.has_failed_to_sync.get(); // None of them is ever free.
-        let left = if is_in_doubt { 0 } else { self.users.left_of(is_left) };
+        let left = if can_sync { self.users.left_of(is_left) } else { 0 };
         if left * LEFT_PART < all || left == 0 {
             // The first one may have the names alone.
             let names = usize::from(self.shape.first.task_count == 1);

@@ -11,7 +11,7 @@ use super::{super::piece::Piece, Stream, write_all};
 /// Zeros that are written at a time where no hole can be made.
 const ZEROS_LEN: usize = 1 << 20;
 
-/// What is given back is pages, bytes.
+/// Length of the pages in which space is given back, bytes.
 const PAGE_LEN: u64 = 4096;
 
 impl Stream {

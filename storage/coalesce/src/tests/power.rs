@@ -130,8 +130,8 @@ impl World {
         }
     }
 
-    /// What was synced is there. After the first loss nothing is another file's; later a file that
-    /// was not synced may have what an earlier loss has left.
+    /// Checks that all synced bytes are there, and after the first loss that none is another
+    /// file's. Later a file that was not synced may have what an earlier loss has left.
     fn check_left(&mut self, model: &mut Vec<Model>, is_first: bool, seed: u64) {
         for file in model.iter_mut() {
             let Ok(open) = self.open(&file.name, OFlags::RDONLY) else {
