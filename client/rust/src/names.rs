@@ -16,7 +16,7 @@ use crate::{
     client::{Client, Status},
     connection::Connection,
     limit::{exceeded, size_limit},
-    paths::AbsolutePath,
+    paths::{AbsolutePath, Asked},
     rules::CURRENT_FOLDER,
 };
 
@@ -99,7 +99,7 @@ impl Client {
         let kept = file.drained_link()?.keep();
         let is_remote = file.state.is_remote();
         drop(file);
-        let answer = self.status(&[], |_| Request::FileStat { file: kept.number() });
+        let answer = self.status(Asked::default(), |_| Request::FileStat { file: kept.number() });
         // Another thread has left it meanwhile.
         let answer = answer.filter(|answer| is_remote || *answer != Err(Errno::BADF));
         answer.or(is_remote.then_some(Err(Errno::IO)))
@@ -180,7 +180,7 @@ impl Client {
             let before = self.inode(from);
             let path = self.source(from, &target)?;
             let request = |paths| Request::Rename { paths, flags };
-            let done = self.about_paths(path.bytes(), &target, request);
+            let done = self.about_paths(path.asked(), &target, request);
             if let Some(Ok(())) = done {
                 self.show_moved(&target);
                 if how == exchange {
@@ -200,7 +200,7 @@ impl Client {
         if !path.is_remote() || !self.has_view() {
             return;
         }
-        let found = self.status(path.bytes(), |path_len| Request::Stat { path_len, follow: false });
+        let found = self.status(path.asked(), |path_len| Request::Stat { path_len, follow: false });
         if matches!(found, Some(Ok(status)) if kind(&status) == FileType::Directory) {
             self.look_in_view(path);
         }
@@ -241,7 +241,7 @@ impl Client {
         }
         let before = self.inode(to);
         let path = self.source(from, &target)?;
-        let done = self.about_paths(path.bytes(), &target, |paths| Request::Link { paths });
+        let done = self.about_paths(path.asked(), &target, |paths| Request::Link { paths });
         self.unless_done(done, || {
             let now = self.inode(to);
             before.is_none() && now.is_some() && now == self.inode(from)
@@ -255,7 +255,7 @@ impl Client {
             if let Some(errno) = self.refusal(to, Errno::EXIST, Some(Errno::EXIST)) {
                 return Some(Err(errno));
             }
-            self.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
+            self.about_paths(text.to_bytes().into(), &target, |paths| Request::Symlink { paths })
         })
     }
 
@@ -352,7 +352,7 @@ impl Client {
                 return Some(Ok(status));
             }
             let request = |path_len| Request::Stat { path_len, follow };
-            let answer = self.status(name.bytes(), request);
+            let answer = self.status(name.asked(), request);
             self.unless_elsewhere(&name, answer.or(name.is_remote().then_some(Err(Errno::IO))))
         })
     }
@@ -369,7 +369,7 @@ impl Client {
         }
         // A name with a slash is not even looked for when a file is to be made.
         let is_slash = Ending::of(path) == Ending::Slash && flags.contains(OFlags::CREATE);
-        let name = if is_slash { absolute.folder() } else { absolute.bytes() };
+        let name = if is_slash { absolute.asked_folder() } else { absolute.asked() };
         match self.status(name, |path_len| Request::Stat { path_len, follow: true }) {
             None => Errno::IO,
             Some(Err(errno)) => errno,

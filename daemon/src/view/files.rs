@@ -3,7 +3,6 @@
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
-    ffi::CString,
     rc::Rc,
 };
 
@@ -15,7 +14,7 @@ use rustix::{
 };
 use storage::{
     Storage as _,
-    names::{FileCall, Identity, OpenCall},
+    names::{CallPath, FileCall, Identity, OpenCall},
     verdict::errno,
 };
 use uring::Buffer;
@@ -240,7 +239,7 @@ impl View {
     async fn open_node(&self, header: &Header, open: Open) -> Result<Vec<u8>, Errno> {
         let path = lock(&self.nodes).path(header.node);
         let (located, status) = match path {
-            Some(path) => self.open_path(path, open).await?,
+            Some(path) => self.open_path(path.into(), open).await?,
             None => self.open_unnamed(header.node, open).await?,
         };
         if !lock(&self.nodes).is(header.node, &status) {
@@ -254,7 +253,7 @@ impl View {
     /// Opens a path for the kernel, which has followed all links.
     pub(super) async fn open_path(
         &self,
-        path: CString,
+        path: CallPath,
         open: Open,
     ) -> Result<(Located, Status), Errno> {
         let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | OFlags::CREATE | OFlags::EXCL;

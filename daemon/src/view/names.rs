@@ -1,6 +1,6 @@
 //! Calls on names in a view.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 use executor::lock;
 use fuse::{Changes, Header, Names, Open, Operation, ROOT, Time, Transfer};
@@ -11,7 +11,7 @@ use rustix::{
 };
 use storage::{
     Storage as _,
-    names::{Attributes, FileCall, NameCall},
+    names::{Attributes, CallPath, FileCall, NameCall},
     verdict::errno,
 };
 use wire::{FileSystem, NameKind, Status, Times};
@@ -161,21 +161,21 @@ impl View {
     }
 
     /// The reply that tells of what was just made.
-    async fn made(&self, header: &Header, name: &CStr, path: CString) -> Result<Vec<u8>, Errno> {
+    async fn made(&self, header: &Header, name: &CStr, path: CallPath) -> Result<Vec<u8>, Errno> {
         self.give(header, &path).await?;
         let status = self.look(path).await?;
         Ok(self.entry(header.unique, header.node, name, &status))
     }
 
     /// Makes what was made by the daemon that of who asked, if that is somebody else.
-    async fn give(&self, header: &Header, path: &CStr) -> Result<bool, Errno> {
+    async fn give(&self, header: &Header, path: &CallPath) -> Result<bool, Errno> {
         let (user, group) = (geteuid().as_raw(), getegid().as_raw());
         let is_else = |id: u32, own: u32| if id == own { STAYS } else { id };
         let (user, group) = (is_else(header.user, user), is_else(header.group, group));
         if !self.mounted.is_for_all || (user, group) == (STAYS, STAYS) {
             return Ok(false);
         }
-        let (path, what) = (path.to_owned(), Attributes::Owner(user, group));
+        let (path, what) = (path.clone(), Attributes::Owner(user, group));
         self.call(NameCall::Set { path, follow: false, what }).await?;
         Ok(true)
     }
@@ -265,7 +265,7 @@ impl Change {
     }
 
     /// The call on a name.
-    fn by_name(self, path: CString) -> NameCall {
+    fn by_name(self, path: CallPath) -> NameCall {
         match self {
             Self::Len(len) => NameCall::Truncate { path, len },
             // The kernel sets no mode of a link.

@@ -20,7 +20,7 @@ use multifile::{
 use rustix::{fs::OFlags, io::Errno};
 use storage::{
     Machine, Storage as _,
-    names::{NameCall, OpenCall},
+    names::{CallPath, NameCall, OpenCall},
     verdict::errno,
 };
 use tempfile::TempDir;
@@ -219,8 +219,8 @@ impl World {
     }
 }
 
-fn name(path: &str) -> CString {
-    CString::new(format!("/m/{path}")).expect("no NUL")
+fn name(path: &str) -> CallPath {
+    CString::new(format!("/m/{path}")).expect("no NUL").into()
 }
 
 /// Process death at any point between calls: what was answered is there.
