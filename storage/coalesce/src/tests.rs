@@ -309,7 +309,7 @@ fn what_a_coalesced_folder_is_in_is_not_renamed() {
     let mut world = World::new(1);
     let (_, volume) = world.files.volumes[0].clone();
     world.files.volumes = Rc::new([(b"/p/q/m".to_vec(), volume)]);
-    let path = |path: &str| CString::new(path).expect("no NUL");
+    let path = |path: &str| CString::new(path).expect("no NUL").into();
     for (from, expected) in
         [("/p", Errno::BUSY), ("/p/q", Errno::BUSY), ("/p/q/m", Errno::XDEV), ("/pp", Errno::NOENT)]
     {
