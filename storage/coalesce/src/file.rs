@@ -359,7 +359,12 @@ impl Packed {
         if !data_only {
             self.volume.note_times(&self.live).await?;
         }
-        let stream = self.volume.stream_of(&self.live)?;
+        let stream = loop {
+            match self.volume.stream_of(&self.live)? {
+                Some(stream) if !stream.begin_sync().await => {} // It has another one by now.
+                stream => break stream,
+            }
+        };
         self.volume.sync(stream.as_deref(), data_only).await
     }
 
