@@ -10,7 +10,8 @@
  *   copyrange FROM TO COUNT: copy_file_range, of both from the start
  *   pwritesync FD TEXT, pwriteasync FD TEXT: pwritev2 with RWF_DSYNC, aio_write, at the start
  *   clone FROM TO, clonerange FROM TO COUNT, dedupe FROM TO COUNT: ioctl, from the start
- *   fsync FD             truncate FD LEN        allocate FD LEN
+ *   fsync FD             fdatasync FD           sync                    syncfs FD
+ *   truncate FD LEN      allocate FD LEN
  *   lock FD KIND, trylock FD KIND, share FD KIND, unlock FD KIND: KIND of flock (if none) posix ofd
  *                        lockf
  *   stat PATH            fstat FD: the size
@@ -283,6 +284,9 @@ static long call(char **w, char *text)
     if (IS("clonerange")) return clone_range(fd, atoi(w[2]), strtoul(w[3], NULL, 10));
     if (IS("dedupe")) return dedupe(fd, atoi(w[2]), strtoul(w[3], NULL, 10));
     if (IS("fsync")) return fsync(fd);
+    if (IS("fdatasync")) return fdatasync(fd);
+    if (IS("sync")) return sync(), 0;
+    if (IS("syncfs")) return syncfs(fd);
     if (IS("truncate")) return ftruncate(fd, atol(w[2]));
     if (IS("lock")) return lock(fd, w[2], F_WRLCK, 1);
     if (IS("trylock")) return lock(fd, w[2], F_WRLCK, 0);

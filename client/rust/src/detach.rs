@@ -67,6 +67,19 @@ impl Client {
         self.drain_each(|_| true);
     }
 
+    /// Has everything staged for any file of the job in the files when it returns.
+    pub fn drain_job(&'static self) {
+        self.drain_all();
+        if self.is_nothing_staged() {
+            return;
+        }
+        if let Some(connection) = self.connection() {
+            match connection.call(Request::FlushAll { of_job: true }) {
+                Ok(_) | Err(Lost) => {}
+            }
+        }
+    }
+
     /// Drains the files that are `wanted`. The daemon drains those that are not released soon: a
     /// signal handler may have stopped the call that has one, or left it for good.
     pub(crate) fn drain_each(&'static self, wanted: impl Fn(&Locked) -> bool) {
@@ -77,7 +90,7 @@ impl Client {
         });
         if let Some(connection) = self.sessions.current().filter(|_| is_any_kept) {
             // Where the daemon is lost, whoever has a file finds that by its next call on it.
-            match connection.call(Request::FlushAll) {
+            match connection.call(Request::FlushAll { of_job: false }) {
                 Ok(_) | Err(Lost) => {}
             }
         }

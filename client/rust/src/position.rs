@@ -102,7 +102,8 @@ impl Client {
         fs::seek(self.borrow(fd), to)
     }
 
-    /// Makes everything written durable. As `fsync(2)`, or `fdatasync(2)` when `data_only`.
+    /// Makes everything written to the file durable, by whichever process of the job. As
+    /// `fsync(2)`, or `fdatasync(2)` when `data_only`.
     ///
     /// # Errors
     ///
@@ -138,6 +139,7 @@ impl Client {
         let Some(mut file) = self.locked(fd, id) else {
             // Another thread has closed it meanwhile, and was told what the drain owed.
             return answer.unwrap_or(Err(Errno::BADF)).map(drop);
+            self.settle_others(&file);
         };
         if answer.is_err() {
             file.detach(Reason::DaemonLost);
