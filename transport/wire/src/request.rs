@@ -260,7 +260,10 @@ requests! {
         arena_at: u64 = B,
     };
     /// Drains every file of the session.
-    FlushAll = 5, "flush_all", twice, session, here;
+    FlushAll = 5, "flush_all", twice, session, here {
+        /// True if those of all other sessions are drained, too.
+        of_job: bool = Len,
+    };
     /// Drains the file and makes data and metadata durable.
     Sync = 6, "fsync", twice, file, kept {
         file: u32 = File,
