@@ -317,7 +317,7 @@ impl View {
             handles.files.remove(&handle)
         };
         if let Some(file) = file {
-            self.close(&file).await;
+            self.release_locked(&file).await;
         }
     }
 
