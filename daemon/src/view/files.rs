@@ -1,7 +1,7 @@
 //! Open files of a view, and the calls on them.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
     ffi::CString,
     rc::Rc,
@@ -41,6 +41,8 @@ pub(super) struct OpenFile {
     can_read: bool,
     can_write: bool,
     appends: bool,
+    /// True if it was written since a descriptor of it was closed last.
+    is_written: Cell<bool>,
     /// Owners of its locks: what they have not given up goes with it.
     pub(super) lockers: RefCell<HashSet<u64>>,
     located: RefCell<Option<Located>>,
@@ -202,7 +204,9 @@ impl View {
                 fuse::written(unique, len)
             }
             Operation::Flush { handle, owner } => {
-                self.unlock_all(&*file(handle)?, owner).await;
+                let file = file(handle)?;
+                self.unlock_all(&file, owner).await;
+                self.flush(&file).await?;
                 fuse::empty(unique)
             }
             Operation::Release { handle } => {
@@ -300,13 +304,32 @@ impl View {
         let appends = flags.contains(OFlags::APPEND);
         let located = RefCell::new(Some(located));
         let mut handles = self.handles.borrow_mut();
-        let lockers = RefCell::default();
-        let apart = RefCell::default();
-        let file =
-            OpenFile { node, identity, can_read, can_write, appends, lockers, located, apart };
-        let handle = handles.add_file(file);
+        let handle = handles.add_file(OpenFile {
+            node,
+            identity,
+            can_read,
+            can_write,
+            appends,
+            is_written: Cell::default(),
+            lockers: RefCell::default(),
+            located,
+            apart: RefCell::default(),
+        });
         handles.answered(header.unique, handle);
         handle
+    }
+
+    /// Tells what the file system refuses at a close. The kernel takes no error of the release,
+    /// which comes later.
+    async fn flush(&self, file: &OpenFile) -> Result<(), Errno> {
+        if !file.is_written.take() {
+            return Ok(());
+        }
+        let both = [file.located.borrow().clone(), file.apart.borrow().clone()];
+        for located in both.into_iter().flatten() {
+            self.core.storage.on(&located, FileCall::CloseDuplicate).await.map_err(errno)?;
+        }
+        Ok(())
     }
 
     /// Closes a handle.
@@ -349,10 +372,14 @@ impl View {
         let mut file = self.handles.borrow().file(transfer.handle)?;
         // What was changed in a mapping has its place, and `F_SETFL` changes an open file.
         let appends = transfer.appends && !transfer.is_cached;
+        file.is_written.set(true);
         if appends != file.appends {
             let other = self.handles.borrow().writer(file.node, appends);
             match other {
-                Some(other) => file = other,
+                Some(other) => {
+                    file = other;
+                    file.is_written.set(true);
+                }
                 None => return self.write_apart(&file, appends, transfer, data).await,
             }
         }

@@ -65,4 +65,4 @@ pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
 /// change of what any of their bytes is, or means: a peer on another node may be of another build.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
