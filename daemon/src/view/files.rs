@@ -40,7 +40,7 @@ pub(super) struct OpenFile {
     pub(super) identity: Identity,
     can_read: bool,
     can_write: bool,
-    appends: bool,
+    appends: Cell<bool>,
     /// True if it was written since a descriptor of it was closed last.
     is_written: Cell<bool>,
     /// Owners of its locks: what they have not given up goes with it.
@@ -111,15 +111,16 @@ impl Handles {
             file.node == node
                 && (file.can_read || !reads)
                 && (file.can_write || !writes)
-                && file.appends == flags.contains(OFlags::APPEND)
+                && file.appends.get() == flags.contains(OFlags::APPEND)
         };
         self.files.values().find(fits).cloned()
     }
 
     /// One that is written at its end if it `appends`, else where it is told to.
     fn writer(&self, node: u64, appends: bool) -> Option<Rc<OpenFile>> {
-        let fits =
-            |file: &&Rc<OpenFile>| file.node == node && file.can_write && file.appends == appends;
+        let fits = |file: &&Rc<OpenFile>| {
+            file.node == node && file.can_write && file.appends.get() == appends
+        };
         self.files.values().find(fits).cloned()
     }
 
@@ -309,7 +310,7 @@ impl View {
             identity,
             can_read,
             can_write,
-            appends,
+            appends: Cell::new(appends),
             is_written: Cell::default(),
             lockers: RefCell::default(),
             located,
@@ -373,7 +374,7 @@ impl View {
         // What was changed in a mapping has its place, and `F_SETFL` changes an open file.
         let appends = transfer.appends && !transfer.is_cached;
         file.is_written.set(true);
-        if appends != file.appends {
+        if appends != file.appends.get() {
             let other = self.handles.borrow().writer(file.node, appends);
             match other {
                 Some(other) => {
@@ -398,15 +399,21 @@ impl View {
     ) -> Result<u32, Errno> {
         let apart = self.apart(file, appends).await;
         self.drain(file.identity).await;
-        match apart {
-            Ok(apart) => self.put(&apart, transfer.at, data).await,
-            // It has another name by now, or none. Another's append may come in between.
+        let at = match apart {
+            Ok(apart) => return self.put(&apart, transfer.at, data).await,
+            // It has another name by now, or none.
             Err(Errno::NOENT | Errno::STALE | Errno::BADF | Errno::ACCESS) if appends => {
-                let end = self.status_of(file).await?.size;
-                self.put(&file.located()?, end, data).await
+                self.status_of(file).await?.size
             }
-            Err(why) => Err(why),
-        }
+            Err(Errno::NOENT | Errno::STALE | Errno::BADF | Errno::ACCESS) => {
+                self.on(file, FileCall::SetAppend(false)).await?;
+                file.appends.set(false);
+                transfer.at
+            }
+            Err(why) => return Err(why),
+        };
+        // From now on an append goes to the end that it is told: another's may come in between.
+        self.put(&file.located()?, at, data).await
     }
 
     /// The file, open to append or not, as it is not open yet.
