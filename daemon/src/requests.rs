@@ -371,7 +371,7 @@ impl<S: SessionStorage> OnFile<S> {
             FileCall::Truncate { .. } | FileCall::Allocate { .. } => {
                 return Ok(drain::change(core, file, call).await?.value);
             }
-            FileCall::Sync { .. } | FileCall::Seek(_) => {
+            FileCall::Sync { .. } | FileCall::CloseDuplicate | FileCall::Seek(_) => {
                 drain::drain(core, file).await?;
                 None
             }

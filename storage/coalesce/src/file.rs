@@ -219,6 +219,8 @@ impl Packed {
                 return Ok(Answer::value(self.seek(to).await?));
             }
             FileCall::Sync { data_only } => self.sync(data_only).await?,
+            // What is wrong with the physical files their multifile tells.
+            FileCall::CloseDuplicate => {}
             FileCall::Truncate { len } => self.truncate(len).await?,
             FileCall::Allocate { mode, at, len } => self.allocate(mode, at, len).await?,
             FileCall::SetAppend(appends) => self.appends.set(appends),
