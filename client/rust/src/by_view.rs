@@ -94,8 +94,7 @@ impl Client {
         if !self.has_remote() {
             return;
         }
-        // A thread that opens it meanwhile sees the mark, or its file is found here.
-        fence(Ordering::SeqCst);
+        // A thread that opens it meanwhile has seen the mark, or its file is found here.
         for (fd, id) in self.table.files(0, u32::MAX) {
             if self.files.get(id).is_none_or(|entry| entry.identity() != identity) {
                 continue;

@@ -76,7 +76,9 @@ impl Client {
         path: &CStr,
         follow: bool,
     ) -> Option<io::Result<Status>> {
-        self.detach_number(path);
+        if let Some(fd) = self.placeholder_at(dir, path).filter(|_| follow) {
+            return self.stat(fd);
+        }
         let is_plain = Ending::of(path) == Ending::Plain;
         let status = self.look(Name { dir, path }, follow || !is_plain)?;
         Some(status.and_then(|status| {
@@ -107,7 +109,8 @@ impl Client {
 
     /// As `truncate(2)`.
     pub fn truncate_path(&'static self, path: &CStr, len: u64) -> Option<io::Result<()>> {
-        if let Err(errno) = self.check_folder(Name::here(path)) {
+        let checked = self.detach_number(path).and_then(|()| self.check_folder(Name::here(path)));
+        if let Err(errno) = checked {
             return Some(Err(errno));
         }
         if size_limit().is_some_and(|limit| len > limit) {
@@ -222,6 +225,10 @@ impl Client {
         to: Name<'_>,
         follow: bool,
     ) -> Option<io::Result<()>> {
+        if follow && self.placeholder_at(CURRENT_FOLDER, from.path).is_some() {
+            // The kernel links what is open, in the view if that is remote.
+            return self.detach_number(from.path).err().map(Err);
+        }
         let target = match self.target(from, to, || self.may_link(from, to, follow))? {
             Ok(target) => target,
             Err(errno) => return Some(Err(errno)),
@@ -231,9 +238,8 @@ impl Client {
                 Some(Err(errno)) => return Some(Err(errno)),
                 Some(Ok(status)) if kind(&status) != FileType::Symlink => {}
                 // Where it leads to is not known by name; the kernel follows it, in the view if it
-                // is remote, and one of `/proc/self/fd` is this process's.
+                // is remote.
                 _ => {
-                    self.detach_number(from.path);
                     let is_refused = target.is_remote().then_some(Err(Errno::XDEV));
                     return self.unless_elsewhere(&target, is_refused);
                 }

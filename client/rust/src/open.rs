@@ -78,7 +78,7 @@ impl Client {
         }
         let opened = match (policy, &resolved) {
             (Some(Policy::Kernels), _) => {
-                self.detach_number(path);
+                self.detach_number(path)?;
                 None
             }
             (Some(Policy::Remote), Some(resolved)) => {

@@ -40,6 +40,7 @@ mod rewriting;
 mod shape;
 mod stream;
 mod streams;
+mod syncing;
 mod tasks;
 #[cfg(test)]
 mod tests;

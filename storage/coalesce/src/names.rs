@@ -123,7 +123,10 @@ async fn change(
         // Else what was published since, or another call, has made something else of the names.
         if !is_other.get() {
             intake.settle(volume, &concerned.made);
-            intake.settle(volume, &concerned.lost);
+            // Who found it gone took nothing, and a client may have claimed the name since.
+            if changed.is_ok() {
+                intake.settle(volume, &concerned.lost);
+            }
             return changed;
         }
     }

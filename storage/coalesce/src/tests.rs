@@ -7,6 +7,7 @@ mod lost;
 mod modes;
 mod ordered;
 mod plain;
+pub(crate) mod power;
 mod small;
 
 use std::{collections::BTreeMap, ffi::CString, io, path::PathBuf, rc::Rc};

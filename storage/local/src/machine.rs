@@ -175,6 +175,10 @@ impl Storage for Machine {
                 self.learned.learn(file.device(), CallKind::Sync, began.elapsed());
                 Ok(Answer::default())
             }
+            FileCall::CloseDuplicate => {
+                self.engines.close_duplicate(file).await?;
+                Ok(Answer::default())
+            }
             FileCall::Status if file.is_local() => names::execute_on(file, call),
             _ => self.call_on(file, move |file| names::execute_on(file, call)).await,
         }

@@ -285,6 +285,8 @@ pub(crate) fn execute_on(file: &uring::File, call: FileCall) -> io::Result<Answe
             rustix::fs::fcntl_setfl(file, flags)?;
         }
         FileCall::Set(what) => what.apply(file.fd())?,
+        // An engine's to make.
+        FileCall::CloseDuplicate => return Err(Errno::NOSYS.into()),
     }
     Ok(Answer::default())
 }

@@ -222,7 +222,6 @@ requests! {
     /// [`FileFlags`](crate::FileFlags) bits. `flags` are those of `open(2)`, `mode` is a
     /// [`NewMode`](crate::NewMode).
     Open = 1, "open", twice, names, recorded {
-        /// Slot to fill.
         file: u32 = File,
         /// `O_*` bits.
         flags: u32 = First,
@@ -236,7 +235,6 @@ requests! {
     };
     /// Drains the file and lets go of its descriptor; the error it still owes is in its slot.
     Close = 2, "close", twice, file, kept {
-        /// Slot to empty.
         file: u32 = File,
     };
     /// Reads into the arena; completes with the bytes read.
@@ -260,7 +258,10 @@ requests! {
         arena_at: u64 = B,
     };
     /// Drains every file of the session.
-    FlushAll = 5, "flush_all", twice, session, here;
+    FlushAll = 5, "flush_all", twice, session, here {
+        /// True if those of all other sessions are drained, too.
+        of_job: bool = Len,
+    };
     /// Drains the file and makes data and metadata durable.
     Sync = 6, "fsync", twice, file, kept {
         file: u32 = File,
@@ -463,19 +464,16 @@ requests! {
     };
     /// Drains the file; completes with its size.
     FindEnd = 40, "find_end", twice, file, here {
-        /// Slot.
         file: u32 = File,
     };
     /// Drains the file; completes with the position of the first data from `at` on.
     FindData = 41, "find_data", twice, file, anew {
-        /// Slot.
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
     };
     /// Drains the file; completes with the position of the first hole from `at` on.
     FindHole = 42, "find_hole", twice, file, anew {
-        /// Slot.
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
@@ -490,6 +488,11 @@ requests! {
     SetAppend = 45, "set_append", twice, file, anew {
         file: u32 = File,
         appends: bool = Len,
+    };
+    /// Drains the file and closes a duplicate of its descriptor: the file system may refuse what
+    /// was written only then.
+    CloseDuplicate = 46, "close_duplicate", twice, file, kept {
+        file: u32 = File,
     };
 }
 

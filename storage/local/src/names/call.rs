@@ -116,6 +116,8 @@ pub enum FileCall {
         /// Their number.
         len: u64,
     },
+    /// Closes a duplicate of its descriptor, which tells what a close would.
+    CloseDuplicate,
     /// Resolves a position as `lseek(2)`; how far a file may reach its file system says.
     Seek(SeekFrom),
     /// Has it written at its end from now on, or where each write says.
@@ -342,6 +344,7 @@ impl FileCall {
                 i64::try_from(len).map_err(|_| Errno::INVAL)?;
                 Self::Truncate { len }
             }
+            Request::CloseDuplicate { .. } => Self::CloseDuplicate,
             Request::Allocate { mode, at, len, .. } => Self::Allocate { mode, at, len },
             Request::SetPosition { at, .. } => Self::Seek(SeekFrom::Start(at)),
             Request::FindData { at, .. } => Self::Seek(SeekFrom::Data(at)),
@@ -363,6 +366,7 @@ impl FileCall {
             Self::Sync { data_only: false } => Request::Sync { file },
             Self::Sync { data_only: true } => Request::Datasync { file },
             Self::Truncate { len } => Request::Truncate { file, path_len: 0, len },
+            Self::CloseDuplicate => Request::CloseDuplicate { file },
             Self::Allocate { mode, at, len } => Request::Allocate { file, mode, at, len },
             Self::Seek(SeekFrom::Start(at)) => Request::SetPosition { file, at },
             Self::Seek(SeekFrom::Data(at)) => Request::FindData { file, at },
