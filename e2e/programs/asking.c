@@ -13,7 +13,7 @@ static int fd;
 static volatile int is_over;
 
 static void *ask(void *none) {
-    for (int flags; !is_over;) ioctl(fd, FS_IOC_GETFLAGS, &flags);
+    for (int flags; !is_over; usleep(100)) ioctl(fd, FS_IOC_GETFLAGS, &flags);
     return none;
 }
 

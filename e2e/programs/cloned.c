@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LEN = 64, BEFORE = 3000, EACH = 30000, STACK = 1 << 18 };
+enum { LEN = 64, BEFORE = 3000, EACH = 200000, STACK = 1 << 18 };
 
 struct record {
     long child, number;
