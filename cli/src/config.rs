@@ -230,7 +230,7 @@ impl Layers {
         for (key, value) in &table {
             let name = known(key).ok_or_else(|| {
                 let meant = did_you_mean(key, all());
-                let why = format_args!("unknown setting '{key}'{meant}");
+                let why = format!("unknown setting '{key}'{meant}");
                 Failure::usage(path.display(), why, names())
             })?;
             if file.is_local && NOT_LOCAL.contains(&name) {

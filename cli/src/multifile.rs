@@ -286,7 +286,7 @@ fn about(what: &dyn std::fmt::Display, path: &Path, why: Error) -> Failure {
                 return file_failure(&physical, &system).about(what, why);
             }
             if file > 0 {
-                let advice = format_args!("it belongs to {}: bring it back there", path.display());
+                let advice = format!("it belongs to {}: bring it back there", path.display());
                 return Failure::new(Code::Failure, physical.display(), system, advice);
             }
             return file_failure(&physical, &system);

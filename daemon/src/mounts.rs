@@ -88,7 +88,7 @@ impl Mounts {
             }
             count += 1;
             if let Some((server, remote)) = moved {
-                *path = remote;
+                path.text = remote;
                 there = Some(server);
             }
         }
@@ -112,7 +112,11 @@ impl Servers {
         for part in remote {
             path.push(part);
             let path = CString::new(path.as_os_str().as_bytes())?;
-            match self.group.name(None, NameCall::MakeDir { path, mode: mode.bits() }).await {
+            match self
+                .group
+                .name(None, NameCall::MakeDir { path: path.into(), mode: mode.bits() })
+                .await
+            {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     why.get_or_insert(error);
                 }
@@ -130,7 +134,8 @@ impl Servers {
 
     /// True if a folder has this path at the server, or a link to one.
     async fn is_folder(&self, path: CString) -> io::Result<bool> {
-        let found = self.group.name(None, NameCall::Stat { path, follow: true }).await?;
+        let found =
+            self.group.name(None, NameCall::Stat { path: path.into(), follow: true }).await?;
         let mode = Status::decode(&found.bytes).map(|status| FileType::from_raw_mode(status.mode));
         Ok(mode == Some(FileType::Directory))
     }
@@ -147,7 +152,7 @@ impl Servers {
     async fn list(&self, rank: Option<u32>, remote: &CString) -> io::Result<Vec<u8>> {
         let (mut names, mut from) = (Vec::new(), 0);
         loop {
-            let call = NameCall::ReadDir { path: remote.clone(), from, room: 0 };
+            let call = NameCall::ReadDir { path: remote.clone().into(), from, room: 0 };
             let part = self.group.name(rank, call).await?.bytes;
             let Some(part) = Listing::decode(&part) else { return Ok(names) };
             from = part.next;
@@ -186,7 +191,7 @@ impl Storage for Mounts {
             let (file, status) = self.machine.open(call).await?;
             return Ok((Located::Here(file), status));
         };
-        call.path = remote;
+        call.path.text = remote;
         let (file, status) = server.group.open(self.process, self.rank, call).await?;
         Ok((Located::There(file), status))
     }

@@ -2,7 +2,7 @@
 //!
 //! Paths lie at the start of the lane's buffer. They are copied out once and checked as copies.
 
-use std::{ffi::CString, rc::Rc};
+use std::rc::Rc;
 
 use executor::lock;
 use rustix::{
@@ -11,7 +11,7 @@ use rustix::{
 };
 use shm::{LANE_BUFFER_LEN, copy};
 use storage::{
-    names::{Identity, NameCall, OpenCall},
+    names::{CallPath, Identity, NameCall, OpenCall},
     verdict::{Verdict, errno},
 };
 use wire::{FileFlags, Request, Status};
@@ -83,8 +83,14 @@ pub(crate) async fn run<S: SessionStorage>(
     call: Call,
 ) -> Verdict {
     match call {
-        Call::Open { slot, open } => open_into(core, ticket, slot, open).await,
+        Call::Open { slot, mut open } => {
+            locate(core, &mut open.path)?;
+            open_into(core, ticket, slot, open).await
+        }
         Call::Name(mut call) => {
+            for path in call.paths_mut().into_iter().flatten() {
+                locate(core, path)?;
+            }
             if let NameCall::Lease { session, .. } = &mut call {
                 *session = ticket.session.id;
                 core.node.clients.bundles.add(*session, &ticket.session.segment)?;
@@ -118,6 +124,20 @@ pub(crate) async fn run<S: SessionStorage>(
             Ok(answer.value)
         }
     }
+}
+
+/// Has a path that is relative to an open folder begin with the path that this has now.
+///
+/// # Errors
+///
+/// `ENOENT`: it has none any more.
+fn locate<S: SessionStorage>(core: &Rc<Core<S>>, path: &mut CallPath) -> Result<(), Errno> {
+    if path.base.is_some() {
+        let viewed = lock(&core.node.viewed);
+        let found = viewed.iter().find_map(|nodes| lock(nodes).locate(path));
+        *path = found.transpose()?.unwrap_or_else(|| path.text.clone().into());
+    }
+    Ok(())
 }
 
 /// Opens a file and registers it without a log; the value is its flags.
@@ -192,7 +212,7 @@ async fn truncate_staged<S: SessionStorage>(
 /// The inode that a path leads to, if anything may be staged for it.
 async fn open_inode<S: SessionStorage>(
     core: &Rc<Core<S>>,
-    path: &CString,
+    path: &CallPath,
     follow: bool,
 ) -> Option<Identity> {
     if core.node.shared().inodes.is_empty() {

@@ -25,7 +25,9 @@ use crate::{
     core::{Core, Departure},
     drain,
     file::{ArenaRange, Log, OpenFile},
-    locks, name_requests, readahead, registration,
+    locks, name_requests,
+    node::Mail,
+    readahead, registration,
     session::{Session, Ticket},
     session_storage::SessionStorage,
     settle,
@@ -168,7 +170,8 @@ enum Validated<S: SessionStorage> {
 enum Work {
     /// On names, or on a file that is to be opened.
     Names(name_requests::Call),
-    FlushAll,
+    /// Of the session, or of all.
+    FlushAll(bool),
     Settle(Identity, bool),
 }
 
@@ -272,7 +275,7 @@ fn check_session<S: SessionStorage>(
             let sent = session.peer.send_shared(number, shared.as_fd());
             sent.map(|()| Validated::Done(0)).map_err(errno)
         }
-        Request::FlushAll => Ok(Validated::Work(Work::FlushAll)),
+        Request::FlushAll { of_job } => Ok(Validated::Work(Work::FlushAll(of_job))),
         Request::Grow => {
             Ok(Validated::Done(core.node.grow(&session.grant, session.peer.process())))
         }
@@ -290,7 +293,11 @@ async fn run<S: SessionStorage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Wo
     ticket.issue();
     match work {
         Work::Names(call) => name_requests::run(core, ticket, call).await,
-        Work::FlushAll => {
+        Work::FlushAll(true) => {
+            core.node.ask_all(Mail::DrainAll).await;
+            Ok(0)
+        }
+        Work::FlushAll(false) => {
             registration::hear(core, session);
             drain::drain_session(core, session).await;
             Ok(0)
@@ -364,7 +371,7 @@ impl<S: SessionStorage> OnFile<S> {
             FileCall::Truncate { .. } | FileCall::Allocate { .. } => {
                 return Ok(drain::change(core, file, call).await?.value);
             }
-            FileCall::Sync { .. } | FileCall::Seek(_) => {
+            FileCall::Sync { .. } | FileCall::CloseDuplicate | FileCall::Seek(_) => {
                 drain::drain(core, file).await?;
                 None
             }

@@ -41,7 +41,7 @@ use fuse::{Attributes, Operation, ROOT, Request, Settings};
 use rustix::{fs::FileType, io::Errno};
 use storage::{
     Storage as _,
-    names::{Identity, NameCall, show_in_view},
+    names::{CallPath, Identity, NameCall, show_in_view},
     verdict::errno,
 };
 use uring::{Buffer, Pool, Reactor, write_message};
@@ -86,7 +86,7 @@ pub(crate) struct Top {
 impl Top {
     pub(crate) async fn look(core: &Core<Mounts>, local: PathBuf) -> Self {
         let status = async {
-            let path = CString::new(mount::bytes_of(&local)).ok()?;
+            let path = CString::new(mount::bytes_of(&local)).ok()?.into();
             let answer = core.storage.name(NameCall::Stat { path, follow: false }).await.ok()?;
             Status::decode(&answer.bytes)
         };
@@ -247,11 +247,11 @@ impl View {
 
     // ---- what a name leads to
 
-    fn path(&self, node: u64) -> Result<CString, Errno> {
-        lock(&self.nodes).path(node).ok_or(Errno::STALE)
+    fn path(&self, node: u64) -> Result<CallPath, Errno> {
+        lock(&self.nodes).path(node).map(CallPath::from).ok_or(Errno::STALE)
     }
 
-    fn child(&self, folder: u64, name: &CStr) -> Result<CString, Errno> {
+    fn child(&self, folder: u64, name: &CStr) -> Result<CallPath, Errno> {
         lock(&self.nodes).child(folder, name).ok_or(Errno::STALE)
     }
 
@@ -261,7 +261,7 @@ impl View {
     }
 
     /// What a path leads to, links not followed, with all that was staged for it.
-    async fn look(&self, path: CString) -> Result<Status, Errno> {
+    async fn look(&self, path: CallPath) -> Result<Status, Errno> {
         let stat = || NameCall::Stat { path: path.clone(), follow: false };
         let status = |bytes: Vec<u8>| Status::decode(&bytes).ok_or(Errno::IO);
         let found = status(self.call(stat()).await?)?;
@@ -285,7 +285,7 @@ impl View {
         loop {
             let path = lock(&self.nodes).path(node);
             let Some(path) = path else { break };
-            match self.look(path).await {
+            match self.look(path.into()).await {
                 Ok(found) if lock(&self.nodes).is(node, &found) => return Ok(found),
                 Err(why) if why != Errno::NOENT => return Err(why),
                 _ if node == ROOT => return Err(Errno::NOENT),

@@ -11,9 +11,12 @@ use std::{
 };
 
 use fuse::{Lookups, ROOT};
-use rustix::fs::{FileType, RenameFlags};
-use storage::names::{Identity, NameCall, is_same};
-use wire::Status;
+use rustix::{
+    fs::{FileType, RenameFlags},
+    io::Errno,
+};
+use storage::names::{CallPath, Identity, NameCall, is_same};
+use wire::{Base, Status};
 
 /// A name in a folder.
 type Name = (u64, Vec<u8>);
@@ -78,6 +81,32 @@ impl Nodes {
             .ok()
     }
 
+    /// A path that is relative to an open folder of the view, as a server is asked for it; `None`:
+    /// the folder is not of this view.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: the folder was removed, or the name by which it was known leads elsewhere by now.
+    pub(crate) fn locate(&self, path: &CallPath) -> Option<Result<CallPath, Errno>> {
+        let base = path.base?;
+        let (folder, rest) = path.to_bytes().split_at_checked(base.len_in(path.to_bytes())?)?;
+        folder.strip_prefix(&self.top[..]).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
+        let above = (0..base.ups).try_fold(base.number, |node, _| self.above(node));
+        Some(above.and_then(|node| self.behind(node, rest)).ok_or(Errno::NOENT))
+    }
+
+    /// The path that is `rest` behind a folder's.
+    fn behind(&self, node: u64, rest: &[u8]) -> Option<CallPath> {
+        let text = CString::new([self.path(node)?.to_bytes(), rest].concat()).ok()?;
+        let rest_len = u16::try_from(rest.len()).ok()?;
+        // The root is what is at its path.
+        let base = self.nodes.get(&node).map(|folder| {
+            let ((_, number), born) = (folder.identity, folder.born);
+            Base { number, born, rest_len, ups: 0 }
+        });
+        Some(CallPath { text, base })
+    }
+
     /// Device and inode; `None`: those of the root.
     pub(crate) fn identity(&self, node: u64) -> Option<Identity> {
         self.nodes.get(&node).map(|node| node.identity)
@@ -90,9 +119,8 @@ impl Nodes {
     }
 
     /// The path of a name in a folder.
-    pub(crate) fn child(&self, folder: u64, name: &CStr) -> Option<CString> {
-        let folder = self.path(folder)?.into_bytes();
-        CString::new([&folder, &b"/"[..], name.to_bytes()].concat()).ok()
+    pub(crate) fn child(&self, folder: u64, name: &CStr) -> Option<CallPath> {
+        self.behind(folder, &[b"/", name.to_bytes()].concat())
     }
 
     /// The kernel learns the node of a name, which leads to a file of this status.
@@ -326,8 +354,8 @@ mod tests {
         let (sub, leaf) = (nodes.look_up(ROOT, c"sub", &folder(2)), 3);
         let leaf = nodes.look_up(sub, c"leaf", &file(leaf));
         let rename = |from: &CStr, to: &CStr, flags: RenameFlags| NameCall::Rename {
-            from: from.to_owned(),
-            to: to.to_owned(),
+            from: from.to_owned().into(),
+            to: to.to_owned().into(),
             flags: flags.bits(),
         };
         let none = RenameFlags::empty();
@@ -335,7 +363,8 @@ mod tests {
         assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/other/leaf"));
         call(&mut nodes, &rename(c"/top/other/leaf", c"/top/not/known", none));
         assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/not/known"));
-        let (from, to) = (c"/top/not/known".to_owned(), c"/top/up".to_owned());
+        let (from, to): (CallPath, CallPath) =
+            (c"/top/not/known".to_owned().into(), c"/top/up".to_owned().into());
         call(&mut nodes, &NameCall::Link { from: from.clone(), to });
         call(&mut nodes, &NameCall::Unlink { path: from });
         assert_eq!(path(&nodes, leaf).as_deref(), Some("/top/up"));
@@ -344,7 +373,7 @@ mod tests {
         assert_eq!(path(&nodes, sub).as_deref(), Some("/top/up"));
         call(&mut nodes, &rename(c"/top/new", c"/top/other", none));
         assert_eq!(path(&nodes, leaf), None, "it was replaced");
-        call(&mut nodes, &NameCall::RemoveDir { path: c"/top/up".to_owned() });
+        call(&mut nodes, &NameCall::RemoveDir { path: c"/top/up".to_owned().into() });
         assert_eq!(path(&nodes, sub), None);
     }
 

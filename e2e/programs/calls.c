@@ -10,7 +10,9 @@
  *   copyrange FROM TO COUNT: copy_file_range, of both from the start
  *   pwritesync FD TEXT, pwriteasync FD TEXT: pwritev2 with RWF_DSYNC, aio_write, at the start
  *   clone FROM TO, clonerange FROM TO COUNT, dedupe FROM TO COUNT: ioctl, from the start
- *   fsync FD             truncate FD LEN        allocate FD LEN
+ *   fsync FD             fdatasync FD           sync                    syncfs FD
+ *   truncate FD LEN      allocate FD LEN
+ *   map FD: the first page, as shared; peek COUNT: bytes of it, in brackets; poke TEXT: into it
  *   lock FD KIND, trylock FD KIND, share FD KIND, unlock FD KIND: KIND of flock (if none) posix ofd
  *                        lockf
  *   stat PATH            fstat FD: the size
@@ -34,6 +36,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -43,6 +46,7 @@ enum { LINE = 8192, STREAMS = 16, MANY = 8192 };
 
 static FILE *streams[STREAMS];
 static DIR *folder;
+static char *mapped;
 static int many[MANY], many_count;
 
 static int flags_of(const char *letters)
@@ -204,6 +208,18 @@ static long get(int fd, off_t at, size_t count, char *text)
     return len;
 }
 
+static long map(int fd)
+{
+    mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return mapped == MAP_FAILED ? -1 : 0;
+}
+
+static long poke(const char *text)
+{
+    memcpy(mapped, text, strlen(text));
+    return (long)strlen(text);
+}
+
 static FILE **stream(const char *number)
 {
     return &streams[atoi(number) % STREAMS];
@@ -283,6 +299,12 @@ static long call(char **w, char *text)
     if (IS("clonerange")) return clone_range(fd, atoi(w[2]), strtoul(w[3], NULL, 10));
     if (IS("dedupe")) return dedupe(fd, atoi(w[2]), strtoul(w[3], NULL, 10));
     if (IS("fsync")) return fsync(fd);
+    if (IS("fdatasync")) return fdatasync(fd);
+    if (IS("sync")) return sync(), 0;
+    if (IS("syncfs")) return syncfs(fd);
+    if (IS("map")) return map(fd);
+    if (IS("peek")) return sprintf(text, "[%.*s]", fd, mapped);
+    if (IS("poke")) return poke(w[1]);
     if (IS("truncate")) return ftruncate(fd, atol(w[2]));
     if (IS("lock")) return lock(fd, w[2], F_WRLCK, 1);
     if (IS("trylock")) return lock(fd, w[2], F_WRLCK, 0);

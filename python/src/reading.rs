@@ -9,7 +9,7 @@ use std::{
 
 use multifile::{
     Argument, Disk, Error, ParReader, TaskReader,
-    catalogue::{Catalogue, HEAD_LEN, TASK, Unreadable},
+    catalogue::{TASK, Unreadable},
     codec::Order,
     header::Keyval,
     keyval::Records,
@@ -137,10 +137,9 @@ impl Reader {
         if reader.task_count() == 0 {
             return Ok(None);
         }
-        let stream = self.stream(TASK)?;
-        let bytes = py.detach(|| catalogue_bytes(stream));
-        let bytes = bytes.map_err(|why| raise(&self.path, why))?;
-        let catalogue = match Catalogue::read(&bytes) {
+        let mut stream = self.stream(TASK)?;
+        let read = py.detach(|| stream.read_names());
+        let catalogue = match read.map_err(|why| raise(&self.path, why))? {
             Ok(read) => {
                 if read.is_damaged(true) {
                     self.warn(py, "its names are damaged: some are lost")?;
@@ -244,15 +243,4 @@ impl Reader {
     fn damaged(&self, why: &str) -> PyErr {
         DamagedError::new_err(format!("{}: {why}", self.path.display()))
     }
-}
-
-/// The stream of names; of another one only the beginning.
-fn catalogue_bytes(mut stream: Stream) -> Result<Vec<u8>, Error> {
-    let mut bytes = vec![0; HEAD_LEN];
-    let len = stream.read(&mut bytes)?;
-    bytes.truncate(len);
-    if Catalogue::read(&bytes).err() != Some(Unreadable::NoNames) {
-        bytes.extend(stream.read_rest()?);
-    }
-    Ok(bytes)
 }

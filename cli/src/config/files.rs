@@ -93,7 +93,7 @@ fn absent(why: &io::Error) -> bool {
 fn own(folder: &Path) -> Result<Option<(PathBuf, String)>, Failure> {
     let path = folder.join(LOCAL);
     let left_out = |owner: u32| {
-        let why = format_args!("left out: it belongs to another user (UID {owner})");
+        let why = format!("left out: it belongs to another user (UID {owner})");
         report::warn(&Failure::usage(path.display(), why, "to use it copy it"));
         Ok(None)
     };
@@ -146,7 +146,7 @@ fn is_stranger(user: u32) -> bool {
 }
 
 fn refused(path: &Path, why: &str, advice: &str) -> Failure {
-    let advice = format_args!("{advice}, or name a file in {CONFIG_VARIABLE}");
+    let advice = format!("{advice}, or name a file in {CONFIG_VARIABLE}");
     Failure::usage(path.display(), why, advice)
 }
 

@@ -97,7 +97,7 @@ fn check(args: &Args, reader: &Reader<File>) -> Result<(), Failure> {
         chosen(args, reader).into_iter().all(|task| lens(task) <= block)
     };
     if let Some(block) = args.block.filter(|block| lacks(*block)) {
-        let why = format_args!("no task asked for has a block {block}");
+        let why = format!("no task asked for has a block {block}");
         return Err(Failure::usage(args.file.display(), why, "see 'kakehi multifile dump'"));
     }
     args.key.map_or(Ok(()), |_| check_records(reader, &args.file, "--key"))

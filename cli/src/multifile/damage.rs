@@ -34,7 +34,7 @@ pub(crate) fn refuse(reader: &Reader<File>, path: &Path) -> Result<(), Failure> 
         if !differs(reader, path, task)? {
             return Ok(());
         }
-        let what = format_args!("{}: task {task}", path.display());
+        let what = format!("{}: task {task}", path.display());
         let why = "its data differs from its checksums, and new ones would hide that";
         let advice = "take what there is out with 'kakehi multifile split'";
         Err(Failure::new(Code::Damaged, what, why, advice))

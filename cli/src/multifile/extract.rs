@@ -111,7 +111,7 @@ fn wanted(args: &Args, names: &Catalogue) -> Result<Vec<(Vec<u8>, u64)>, Failure
     let wanted: Vec<_> = args.name.iter().map(|name| plain(name)).collect();
     for name in &wanted {
         if !paths.iter().any(|(path, _)| path == name) {
-            let what = format_args!("{}: {}", args.file.display(), String::from_utf8_lossy(name));
+            let what = format!("{}: {}", args.file.display(), String::from_utf8_lossy(name));
             return Err(Failure::usage(what, "there is no such name", "see 'kakehi multifile ls'"));
         }
     }

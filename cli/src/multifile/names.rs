@@ -1,13 +1,13 @@
 //! The names of files that are kept in a multifile (`--coalesce`), if it has any.
 
-use std::{collections::HashMap, fs::File, io::Read as _, os::unix::fs::FileExt as _, path::Path};
+use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, path::Path};
 
 use multifile::{
     Reader,
     catalogue::{Catalogue, Reading, TASK, Unreadable},
 };
 
-use super::{file_failure, stream, stream_failure, stream_len, task_failure};
+use super::{file_failure, stream, stream_len, task_failure};
 use crate::failure::{Code, Failure};
 
 /// The names in a multifile, as far as they are whole; `None`: it has none, as one that SIONlib
@@ -16,17 +16,10 @@ pub(crate) fn names(reader: &Reader<File>, path: &Path) -> Result<Option<Reading
     if reader.task_count() == 0 {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
-    // Of a stream that is none of names only the beginning is read.
-    let mut from = stream(reader, path, TASK)?;
-    let head = (&mut from).take(multifile::catalogue::HEAD_LEN as u64).read_to_end(&mut bytes);
-    head.map_err(|why| stream_failure(path, TASK, &why))?;
-    if Catalogue::read(&bytes).err() == Some(Unreadable::NoNames) {
-        return Ok(None);
-    }
-    bytes.extend(from.read_rest().map_err(|why| task_failure(path, TASK, why))?);
-    match Catalogue::read(&bytes) {
+    let read = stream(reader, path, TASK)?.read_names();
+    match read.map_err(|why| task_failure(path, TASK, why))? {
         Ok(names) => Ok(Some(names)),
+        Err(Unreadable::NoNames) => Ok(None),
         Err(Unreadable::Version) => {
             let why = "a later version wrote its names";
             Err(Failure::new(Code::Failure, path.display(), why, "read it with that version"))

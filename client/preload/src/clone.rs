@@ -1,10 +1,12 @@
-//! Processes that are made by `clone`, as sandboxes and supervisors do. One that has memory of its
-//! own is as the child of a fork; one that shares its parent's memory and descriptors is a thread.
+//! Processes that are made by `clone`, as sandboxes and supervisors do. One that has memory and
+//! descriptors of its own is as the child of a fork. One that shares memory and whose parent waits
+//! for it is as the child of a `vfork`; if it shares descriptors, too, as a call of its parent.
 //!
-//! One that shares memory alone has other files by the same numbers. While its parent waits for it
-//! it is as the child of a `vfork`; else the process is not served from then on. Nor are a process
-//! and its child that share descriptors alone, nor a process one of whose threads gets a descriptor
-//! table of its own by `unshare` or `close_range`.
+//! A process that shares anything else with its child is not served from then on. One that shares
+//! memory runs beside a thread that libc knows nothing of: libc still says that the process has one
+//! thread, and the two may have one thread pointer, so no lock here keeps them apart. One that
+//! shares memory or descriptors alone closes, and moves on, what the other knows nothing of. Nor is
+//! a process served one of whose threads gets a descriptor table by `unshare` or `close_range`.
 
 use core::{ffi::c_void, ptr};
 
@@ -42,7 +44,7 @@ interpose! {
             _ => (function, argument),
         };
         let is_awaited = kind == Kind::Vfork && vfork::begin();
-        let is_retired = !matches!(kind, Kind::Fork | Kind::Thread) && !is_awaited && retire();
+        let is_retired = !matches!(kind, Kind::Fork | Kind::Call) && !is_awaited && retire();
         let made = next!(
             clone(
                 function => Function, stack => *mut c_void, flags => c_int,
@@ -63,27 +65,25 @@ interpose! {
 /// Resources that a child shares with its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Neither memory nor descriptors matter: it has memory of its own.
+    /// Neither memory nor descriptors.
     Fork,
-    /// Memory and descriptors.
-    Thread,
+    /// Memory, descriptors, and thread pointer; the parent waits.
+    Call,
     /// Memory and thread pointer; the parent waits.
     Vfork,
-    /// Memory.
-    OtherNumbers,
-    /// Descriptors: each would close, and move on, what the other knows nothing of.
-    OtherMemory,
+    /// Memory or descriptors, and both run.
+    Other,
 }
 
 impl Kind {
     fn of(flags: c_int) -> Self {
         let has = |flag| flags & flag != 0;
+        let is_awaited = has(libc::CLONE_VFORK) && !has(libc::CLONE_SETTLS);
         match (has(libc::CLONE_VM), has(libc::CLONE_FILES)) {
             (false, false) => Self::Fork,
-            (false, true) => Self::OtherMemory,
-            (true, true) => Self::Thread,
-            _ if has(libc::CLONE_VFORK) && !has(libc::CLONE_SETTLS) => Self::Vfork,
-            _ => Self::OtherNumbers,
+            (true, true) if is_awaited => Self::Call,
+            (true, false) if is_awaited => Self::Vfork,
+            _ => Self::Other,
         }
     }
 }

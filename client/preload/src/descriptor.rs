@@ -115,7 +115,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
         }
         let is_stream = (0..=libc::STDERR_FILENO).contains(&new) || has_plain(new);
         if is_stream && client.is_remote_file(old) {
-            client.passable(old, Reason::StandardStream)?;
+            client.passable(old, Reason::StandardStream).inspect_err(|_| occupy(new))?;
         }
         if client.make_way(new)? {
             // Nobody uses the number, and a socket is closed whatever this says.
@@ -127,6 +127,23 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
     let new = number(ask!(SYS_dup3, old, new, flags)?)?;
     duplicated(old, new);
     Ok(new)
+}
+
+/// Has a number that is free refer to what can be neither read nor written: dash closes it before
+/// it duplicates, does not look whether that fails, and runs a program whose first file would be
+/// its standard output.
+fn occupy(taken: c_int) {
+    if descriptor_flags(taken).is_ok() {
+        return;
+    }
+    let root = c"/".as_ptr();
+    let Ok(found) = ask!(SYS_openat, libc::AT_FDCWD, root, libc::O_PATH).and_then(number) else {
+        return;
+    };
+    if found != taken {
+        ignore(ask!(SYS_dup3, found, taken, 0));
+        ignore(ask!(SYS_close, found));
+    }
 }
 
 /// As `pidfd_getfd(2)`. What this very process has open is duplicated.

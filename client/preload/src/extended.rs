@@ -90,6 +90,10 @@ fn by_name(path: Text<'_>, ask: impl FnOnce(Text<'_>) -> Outcome) -> Outcome {
 
 /// Asks the kernel of a name that is not remote.
 fn at_name(dir: c_int, path: Text<'_>, ask: impl FnOnce(Text<'_>) -> Outcome) -> Outcome {
+    let named = client().zip(path.get()).filter(|(_, name)| !name.is_empty());
+    if let Some(fd) = named.and_then(|(client, name)| client.placeholder_at(dir, name)) {
+        return by_number(fd, || ask(path));
+    }
     match remote(dir, path) {
         Some(_) => Err(Errno::NOTSUP),
         None => ask(path),

@@ -82,10 +82,11 @@ interpose! {
     }
 
     fn realpath(path: Text<'_>, resolved: *mut c_char) -> *mut c_char, next {
-        if let Some((client, name)) = client().zip(path.get()) {
-            client.detach_number(name);
-        }
-        match viewable(AT_FDCWD, path) {
+        let detached = match client().zip(path.get()) {
+            Some((client, name)) => client.detach_number(name),
+            None => Ok(()),
+        };
+        match detached.and_then(|()| viewable(AT_FDCWD, path)) {
             Ok(()) => next(),
             Err(errno) => {
                 set(errno);
@@ -161,6 +162,11 @@ fn viewable(dir: c_int, path: Text<'_>) -> Outcome<()> {
 
 /// Returns the server's description of its file system; `None` when the name is not remote.
 fn file_system(path: Text<'_>) -> Option<Outcome<FileSystem>> {
+    let (client, name) = client().zip(path.get())?;
+    if let Some(fd) = client.placeholder_at(AT_FDCWD, name) {
+        let found = client.file_system_of(fd);
+        return found.or_else(|| client.detach_number(name).err().map(Err));
+    }
     let (client, name) = remote(AT_FDCWD, path)?;
     client.file_system(AT_FDCWD, name)
 }

@@ -16,7 +16,6 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
-    position,
     process_client::client,
 };
 
@@ -103,7 +102,7 @@ unsafe fn before(fd: c_int, request: c_ulong, argument: usize) {
         return;
     }
     client.drain(fd);
-    position::publish(client, fd);
+    client.publish_position(fd);
     // SAFETY: the argument of any request, as the program gave it.
     unsafe { others(client, fd, request, argument) }.for_each(|other| client.drain(other));
 }

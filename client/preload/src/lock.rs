@@ -10,7 +10,6 @@ use crate::{
     errno::answer,
     interpose::{interpose, next},
     kernel::{Outcome, ask, cancellation_point},
-    position,
     process_client::client,
     signals::Held,
 };
@@ -182,7 +181,7 @@ fn set(
 /// ranges that count from the file position find the kernel's to be right.
 pub(crate) fn before(client: &'static Client, fd: c_int) {
     client.lock(fd);
-    position::publish(client, fd);
+    client.publish_position(fd);
 }
 
 /// After there is a lock, or a name that may be one.

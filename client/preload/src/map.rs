@@ -57,24 +57,20 @@ fn with_content<T>(
     let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
         return Ok(map(fd));
     };
-    if client.map_unexamined(fd) {
+    let is_shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    if client.map_unexamined(fd, is_shared) {
         return Ok(map(fd));
     }
-    let real = in_view(client, fd, protection, flags)?;
+    let real = in_view(client, fd, is_shared && protection & libc::PROT_WRITE != 0)?;
     if real.is_none() {
-        before(client, fd);
+        before(client, fd, is_shared);
     }
     Ok(map(real.as_ref().map_or(fd, AsRawFd::as_raw_fd)))
 }
 
-/// Returns what to map in place of a remote file: the file in its folder's view.
-fn in_view(
-    client: &'static Client,
-    fd: c_int,
-    protection: c_int,
-    flags: c_int,
-) -> Result<Option<OwnedFd>, Errno> {
-    let writes = flags & libc::MAP_PRIVATE == 0 && protection & libc::PROT_WRITE != 0;
+/// Returns what to map in place of a remote file: the file in its folder's view. The mapping
+/// `writes` what others see.
+fn in_view(client: &'static Client, fd: c_int, writes: bool) -> Result<Option<OwnedFd>, Errno> {
     // What the kernel says of a file that is not open for that; a placeholder is for nothing.
     match client.flags(fd).map(|flags| signed(flags) & libc::O_ACCMODE) {
         Some(libc::O_WRONLY) => return Err(Errno::ACCESS),
@@ -95,12 +91,10 @@ fn in_view(
 }
 
 /// A mapping shows what is in the file, at every moment: a file that the program can still write is
-/// left to the kernel, one that it only reads has to be complete.
-fn before(client: &'static Client, fd: c_int) {
-    client.mapping(fd);
-    if !client.is_delegated(fd) {
-        return;
-    }
+/// left to the kernel, one that it only reads has to be complete, and what others have staged is
+/// drained.
+fn before(client: &'static Client, fd: c_int, is_shared: bool) {
+    client.mapping(fd, is_shared);
     if is_writable(client, fd) {
         client.detach(fd, Reason::Mapped);
     } else {

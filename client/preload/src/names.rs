@@ -9,7 +9,7 @@ use core::{
     mem::offset_of,
 };
 
-use client::{Errno, Name, Reason};
+use client::{Errno, Name};
 use libc::{
     AF_UNIX, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW,
     RENAME_EXCHANGE, c_int, c_uint, dev_t, mode_t, sa_family_t, sockaddr_un, socklen_t,
@@ -201,8 +201,9 @@ fn link_at(from: AtPath<'_>, to: AtPath<'_>, flags: c_int) -> Outcome {
                 return done.map(|()| 0);
             }
         }
-        if let (Some(client), true) = (client(), flags & AT_EMPTY_PATH != 0) {
-            client.detach(from.dir, Reason::Unsupported);
+        let unnamed = from.path.get().filter(|_| flags & AT_EMPTY_PATH != 0);
+        if let Some((client, name)) = client().zip(unnamed) {
+            client.detach_at(from.dir, name)?;
         }
         ask!(SYS_linkat, from.dir, from.path, to.dir, to.path, flags)
     };

@@ -21,6 +21,7 @@ use crate::{
     pointers::{Buffer, Given, Text},
     process_client::{client, ruled},
     settle::settle_path,
+    sync::drain,
 };
 
 interpose! { safe:
@@ -107,6 +108,13 @@ fn named<'a>(path: Text<'a>, flags: c_int) -> Option<&'a CStr> {
     path.get().filter(|name| !name.is_empty() || flags & AT_EMPTY_PATH != 0)
 }
 
+/// The open file that such a name means, if the kernel has a placeholder of it.
+fn placeholder(dir: c_int, path: Text<'_>, flags: c_int) -> Option<c_int> {
+    let name = named(path, flags)?;
+    let is_followed = name.is_empty() || flags & AT_SYMLINK_NOFOLLOW == 0;
+    client_for(flags, OF_NAMES).filter(|_| is_followed)?.placeholder_at(dir, name)
+}
+
 /// As `faccessat(2)`.
 pub(crate) fn access_at(dir: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> Outcome {
     let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
@@ -118,6 +126,7 @@ pub(crate) fn access_at(dir: c_int, path: Text<'_>, mode: c_int, flags: c_int) -
         if let Some(done) = client.access(dir, name, unsigned(mode)) {
             return done.map(|()| 0);
         }
+        client.detach_at(dir, name)?;
     }
     match flags {
         0 => ask!(SYS_faccessat, dir, path, mode),
@@ -128,7 +137,7 @@ pub(crate) fn access_at(dir: c_int, path: Text<'_>, mode: c_int, flags: c_int) -
 /// As `readlinkat(2)`.
 pub(crate) fn read_link_at(dir: c_int, path: Text<'_>, mut buffer: Buffer<'_>) -> Outcome {
     if let (Some(client), Some(name)) = (client(), path.get()) {
-        client.detach_number(name);
+        client.detach_number(name)?;
     }
     // Without room the kernel refuses whatever the name is.
     let named = remote(dir, path).filter(|(_, name)| !name.is_empty() && buffer.len() > 0);
@@ -160,6 +169,9 @@ fn read_remote_link(
 
 /// As `fchmodat(3)`.
 fn set_mode_at(dir: c_int, path: Text<'_>, mode: mode_t, flags: c_int) -> Outcome {
+    if let Some(fd) = placeholder(dir, path, flags) {
+        return set_mode(fd, mode);
+    }
     let name = named(path, flags);
     if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
         let is_link = || {
@@ -169,11 +181,7 @@ fn set_mode_at(dir: c_int, path: Text<'_>, mode: mode_t, flags: c_int) -> Outcom
         if flags & AT_SYMLINK_NOFOLLOW != 0 && is_link() {
             return Err(Errno::NOTSUP);
         }
-        let done = match flags & AT_EMPTY_PATH {
-            AT_EMPTY_PATH if name.is_empty() => client.set_mode_of(dir, mode),
-            _ => client.set_mode(dir, name, mode),
-        };
-        if let Some(done) = done {
+        if let Some(done) = client.set_mode(dir, name, mode) {
             return done.map(|()| 0);
         }
         settle_path(client, dir, path, flags);
@@ -200,6 +208,9 @@ fn set_mode_at(dir: c_int, path: Text<'_>, mode: mode_t, flags: c_int) -> Outcom
 
 /// As `fchownat(2)`.
 fn set_owner_at(dir: c_int, path: Text<'_>, user: uid_t, group: gid_t, flags: c_int) -> Outcome {
+    if let Some(fd) = placeholder(dir, path, flags) {
+        return set_owner(fd, user, group);
+    }
     let name = named(path, flags);
     if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
         let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
@@ -211,6 +222,33 @@ fn set_owner_at(dir: c_int, path: Text<'_>, user: uid_t, group: gid_t, flags: c_
     ask!(SYS_fchownat, dir, path, user, group, flags)
 }
 
+/// As `fchmod(2)`.
+pub(crate) fn set_mode(fd: c_int, mode: mode_t) -> Outcome {
+    if let Some(done) = client().and_then(|client| client.set_mode_of(fd, mode)) {
+        return done.map(|()| 0);
+    }
+    drain(fd);
+    ask!(SYS_fchmod, fd, mode)
+}
+
+/// As `fchown(2)`.
+pub(crate) fn set_owner(fd: c_int, owner: uid_t, group: gid_t) -> Outcome {
+    if let Some(done) = client().and_then(|client| client.set_owner_of(fd, owner, group)) {
+        return done.map(|()| 0);
+    }
+    drain(fd);
+    ask!(SYS_fchown, fd, owner, group)
+}
+
+/// As `futimens(3)`.
+pub(crate) fn set_times(fd: c_int, times: Given<'_, [timespec; 2]>) -> Outcome {
+    if fd < 0 {
+        return Err(Errno::BADF);
+    }
+    drain(fd);
+    set_times_at(fd, Text::NULL, times, 0)
+}
+
 /// As the system call `utimensat`; a null path means the open file `dir`.
 pub(crate) fn set_times_at(
     dir: c_int,
@@ -218,6 +256,9 @@ pub(crate) fn set_times_at(
     times: Given<'_, [timespec; 2]>,
     flags: c_int,
 ) -> Outcome {
+    if let Some(fd) = placeholder(dir, path, flags) {
+        return set_times(fd, times);
+    }
     let given = given(times);
     // Where neither is to change, the kernel asks for no name either.
     let changes = [given.accessed, given.modified].iter().any(|time| time.1 != libc::UTIME_OMIT);

@@ -1,13 +1,13 @@
 //! The file position.
 
 use client::{Client, Errno};
-use libc::{SEEK_CUR, SEEK_SET, c_int, off_t};
+use libc::{c_int, off_t};
 
 use crate::{
     bits::unsigned,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, ask, ignore},
+    kernel::{Outcome, ask},
     process_client::client,
 };
 
@@ -35,16 +35,4 @@ fn seek_examined(client: &'static Client, fd: c_int, offset: off_t, whence: c_in
         None => return ask!(SYS_lseek, fd, offset, whence),
     };
     isize::try_from(at).map_err(|_| Errno::OVERFLOW)
-}
-
-/// Tells the kernel the position, for a call that counts from there.
-pub(crate) fn publish(client: &'static Client, fd: c_int) {
-    if client.is_unexamined(fd) || !client.is_delegated(fd) {
-        return;
-    }
-    let position = client.seek(fd, 0, unsigned(SEEK_CUR));
-    if let Ok(at) = position.map(|at| isize::try_from(at).unwrap_or(isize::MAX)) {
-        // What cannot be set was never counted from.
-        ignore(ask!(SYS_lseek, fd, at, SEEK_SET));
-    }
 }

@@ -63,6 +63,38 @@ impl Host for Program {
         into.starts_with(b"/").then_some(len)
     }
 
+    fn node_in_view(&self, dir: RawFd) -> Option<u64> {
+        /// A handle that is not meant to be opened (Linux 6.5): before 6.8 every FUSE has others.
+        const FOR_IDENTITY: c_int = 0x200;
+        const WORDS_LEN: u32 = 12;
+        /// FUSE's: both halves of the node's number, and its generation.
+        const KIND: u32 = 0x81;
+        let ask = |flags: c_int| {
+            let (mut handle, mut mount) = ([WORDS_LEN, 0, 0, 0, 0], 0);
+            // SAFETY: both are ours; the kernel writes a head of two words to `handle`, and no more
+            // bytes behind it than that says.
+            let asked = unsafe {
+                kernel!(
+                    SYS_name_to_handle_at,
+                    dir,
+                    c"".as_ptr(),
+                    handle.as_mut_ptr(),
+                    &raw mut mount as *mut c_int,
+                    flags | libc::AT_EMPTY_PATH,
+                )
+            };
+            asked.map(|_| handle)
+        };
+        let handle = match ask(FOR_IDENTITY) {
+            Err(Errno::INVAL) => ask(0),
+            handle => handle,
+        };
+        match handle {
+            Ok([_, KIND, high, low, _]) => Some(u64::from(high) << 32 | u64::from(low)),
+            _ => None,
+        }
+    }
+
     fn peer(&self, socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);

@@ -32,13 +32,13 @@ interpose! { safe:
     }
 
     fn sync() {
-        drain_all();
+        drain_job();
         // `sync` cannot fail.
         ignore(ask!(SYS_sync));
     }
 
     fn syncfs(fd: c_int) -> c_int {
-        drain_all();
+        drain_job();
         // The server's file system is its own.
         if client().is_some_and(|client| client.is_remote_file(fd)) {
             return answer(make_durable(fd, false));
@@ -193,6 +193,13 @@ pub(crate) fn is_placeholder(fd: c_int) -> bool {
 pub(crate) fn drain(fd: c_int) {
     if let Some(client) = client() {
         client.drain(fd);
+    }
+}
+
+/// Has what any process of the job has staged in the files.
+fn drain_job() {
+    if let Some(client) = client() {
+        client.drain_job();
     }
 }
 

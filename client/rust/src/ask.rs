@@ -15,7 +15,7 @@ use crate::{
     client::{Client, Status},
     connection::Lane,
     names::Name,
-    paths::{AbsolutePath, apart},
+    paths::{AbsolutePath, Asked, apart},
     rules::CURRENT_FOLDER,
 };
 
@@ -27,13 +27,13 @@ impl Client {
     /// was lost on the way. `EXDEV`: a link leads to what is not remote.
     pub(crate) fn ask(
         &'static self,
-        path: &[u8],
+        path: Asked<'_>,
         extra: &[u8],
         request: impl Fn(u32) -> Request,
     ) -> Option<io::Result<Answer>> {
-        match self.ask_once(path, extra, &request)? {
-            Err(Errno::XDEV) if !path.is_empty() => {
-                apart(|| self.ask_beyond_links(path, extra, &request))
+        match self.ask_once(path, extra.into(), &request)? {
+            Err(Errno::XDEV) if !path.text.is_empty() => {
+                apart(|| self.ask_beyond_links(path.text, extra, &request))
             }
             answer => Some(answer),
         }
@@ -41,12 +41,12 @@ impl Client {
 
     fn ask_once(
         &'static self,
-        path: &[u8],
-        extra: &[u8],
+        path: Asked<'_>,
+        extra: Asked<'_>,
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<Answer>> {
         let mut lane = self.connection()?.lane().ok()?;
-        if !path.is_empty() && self.is_confined() {
+        if !path.text.is_empty() && self.is_confined() {
             return Some(Err(Errno::ACCESS));
         }
         let path_len = match put(&lane, path, extra) {
@@ -76,7 +76,7 @@ impl Client {
             if found.bytes() == path {
                 continue;
             }
-            match self.ask_once(found.bytes(), extra, request) {
+            match self.ask_once(found.asked(), extra.into(), request) {
                 Some(Err(Errno::XDEV)) => {}
                 answer => return answer,
             }
@@ -87,7 +87,7 @@ impl Client {
     /// As [`ask`](Self::ask), about what nobody but the daemon knows.
     pub(crate) fn ask_remote(
         &'static self,
-        path: &[u8],
+        path: Asked<'_>,
         extra: &[u8],
         request: impl Fn(u32) -> Request,
     ) -> io::Result<Answer> {
@@ -97,7 +97,7 @@ impl Client {
     /// Asks for a status.
     pub(crate) fn status(
         &'static self,
-        path: &[u8],
+        path: Asked<'_>,
         request: impl Fn(u32) -> Request,
     ) -> Option<io::Result<Status>> {
         let answer = self.ask(path, &[], request)?;
@@ -113,7 +113,7 @@ impl Client {
     ) -> Option<io::Result<()>> {
         self.if_ruled(|| {
             let name = self.delegated_path(dir, path)?;
-            let done = self.ask(name.bytes(), &[], request).map(|done| done.map(drop));
+            let done = self.ask(name.asked(), &[], request).map(|done| done.map(drop));
             self.unless_elsewhere(&name, done.or(name.is_remote().then_some(Err(Errno::IO))))
         })
     }
@@ -121,13 +121,13 @@ impl Client {
     /// Sends a request about two paths, of which a rule delegates the second.
     pub(crate) fn about_paths(
         &'static self,
-        from: &[u8],
+        from: Asked<'_>,
         to: &AbsolutePath,
         request: impl FnOnce(PathPair) -> Request,
     ) -> Option<io::Result<()>> {
-        let to_len = u32::try_from(to.bytes().len()).ok()?;
+        let to_len = u32::try_from(to.asked().len()).ok()?;
         let request = |from_len| request(PathPair { from_len, to_len });
-        let done = self.ask_once(from, to.bytes(), request).map(|done| done.map(drop));
+        let done = self.ask_once(from, to.asked(), request).map(|done| done.map(drop));
         self.unless_elsewhere(to, done.or(to.is_remote().then_some(Err(Errno::IO))))
     }
 
@@ -145,7 +145,7 @@ impl Client {
         apart(|| {
             let absolute = self.remote_path(dir, path)?;
             let checked = self.check_folder(Name { dir, path });
-            let answer = checked.and_then(|()| self.ask_remote(absolute.bytes(), extra, request));
+            let answer = checked.and_then(|()| self.ask_remote(absolute.asked(), extra, request));
             self.unless_elsewhere(&absolute, Some(answer))
         })
     }
@@ -160,7 +160,7 @@ impl Client {
         let file = self.has_remote().then(|| self.locked_fd(fd)).flatten()?;
         let kept = file.state.link().filter(|_| file.state.is_remote())?.keep();
         drop(file);
-        Some(self.ask_remote(&[], extra, |_| request(kept.number())))
+        Some(self.ask_remote(Asked::default(), extra, |_| request(kept.number())))
     }
 }
 
@@ -183,10 +183,16 @@ fn follows(request: &Request) -> bool {
 }
 
 /// Puts a path, and what belongs behind it, into the lane's buffer; returns the path's length.
-fn put(lane: &Lane<'_>, path: &[u8], extra: &[u8]) -> io::Result<u32> {
-    let (head, rest) = lane.buffer().split_at_checked(path.len()).ok_or(Errno::NAMETOOLONG)?;
-    copy_in(head, path);
-    copy_in(rest.get(..extra.len()).ok_or(Errno::NAMETOOLONG)?, extra);
+fn put(lane: &Lane<'_>, path: Asked<'_>, extra: Asked<'_>) -> io::Result<u32> {
+    let mut rest = lane.buffer();
+    for Asked { base, text } in [path, extra] {
+        let base = base.map(|base| base.encode());
+        for bytes in [base.as_ref().map_or(&[][..], |base| base), text] {
+            let (head, behind) = rest.split_at_checked(bytes.len()).ok_or(Errno::NAMETOOLONG)?;
+            copy_in(head, bytes);
+            rest = behind;
+        }
+    }
     u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)
 }
 

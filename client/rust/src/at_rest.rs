@@ -71,7 +71,7 @@ impl Client {
             AtRest { link, lease, seen, source: place.source, at: place.at, size: place.size };
         rest.begin();
         // From here on the daemon keeps the file for it, or it has changed.
-        let is_held = rest.is_still() && connection.hold_lease(lease, path.folder());
+        let is_held = rest.is_still() && connection.hold_lease(lease, path.asked_folder());
         let file = OpenFile {
             state: State::AtRest(rest),
             ..file::fresh(place.device, place.inode, flags)
@@ -108,8 +108,8 @@ impl Client {
 
     /// Looks for a file in the table.
     fn find_at_rest(&'static self, path: &AbsolutePath) -> Option<Found> {
-        let (folder, name) = (path.folder(), path.name());
-        let is_long = folder.len() > FOLDER_LEN_MAX || name.len() > PlaceName::MAX;
+        let (folder, name) = (path.asked_folder(), path.name());
+        let is_long = folder.text.len() > FOLDER_LEN_MAX || name.len() > PlaceName::MAX;
         if is_long || path.is_textual() || self.is_confined() {
             return None;
         }

@@ -24,7 +24,7 @@ use crate::{
     connection::{Bundle, Connection, FOLDER_LEN_MAX, HeldFolders, LEN_MAX, Lease, Leases, Terms},
     file::{self, OpenFile},
     locked_file::Locked,
-    paths::AbsolutePath,
+    paths::{AbsolutePath, Asked},
     slot::{Link, Slot},
     slots::Holder,
     state::{Bundled, State},
@@ -60,7 +60,7 @@ impl Lease {
         self.uses.makes |= makes;
         let uses = self.uses;
         let request = |path_len| Request::Lease { path_len, session: 0, uses };
-        let Some(answer) = client.ask(self.path(), &[], request) else { return };
+        let Some(answer) = client.ask(self.asked(), &[], request) else { return };
         let answer = answer.and_then(|(_, lane)| {
             let mut bytes = [0; Status::LEN + 32];
             copy_out(&mut bytes, lane.buffer());
@@ -91,11 +91,11 @@ impl Leases {
         &mut self,
         client: &'static Client,
         held: &HeldFolders,
-        folder: &[u8],
+        folder: Asked<'_>,
         now: Epochs,
         makes: bool,
     ) -> Option<usize> {
-        let known = self.all.iter().position(|lease| lease.path() == folder);
+        let known = self.all.iter().position(|lease| lease.is_of(folder));
         let index = known.or_else(|| self.forget(held, folder))?;
         let may_make = makes && self.all.get(index)?.terms.hold(now, true);
         let is_used_up = may_make && self.numbered(index)?.is_used_up();
@@ -152,7 +152,7 @@ impl Bundle {
         let path = self.leases.all.get(lease).map_or(&b"/"[..], Lease::path);
         let request = |path_len| Request::Access { path_len, mode: 0 };
         // What that call says is nothing to the file.
-        client.ask(path, &[], request).map(drop).ok_or(Errno::IO)
+        client.ask(path.into(), &[], request).map(drop).ok_or(Errno::IO)
     }
 }
 
@@ -173,9 +173,9 @@ impl Client {
         }
         let connection = self.connection()?;
         let names = &connection.job.shared().names;
-        let (folder, name) = (path.folder(), path.name());
+        let (folder, name) = (path.asked_folder(), path.name());
         // What a `..` took away may have been a link's.
-        if !names.is_offered() || folder.len() > FOLDER_LEN_MAX || path.is_textual() {
+        if !names.is_offered() || folder.text.len() > FOLDER_LEN_MAX || path.is_textual() {
             return None;
         }
         // A handler that has interrupted one asks.
@@ -389,7 +389,7 @@ impl Locked {
         let (folders, mut space) = (link.connection.folders, [0; FOLDER_LEN_MAX]);
         let path = folders.path(lease_index, &mut space);
         let request = |path_len| Request::Open { file: link.slot, flags, mode: 0, path_len, inode };
-        match self.client.ask_remote(path, &[], request).map(drop) {
+        match self.client.ask_remote(path.into(), &[], request).map(drop) {
             Ok(()) => self.state.promote(link),
             // The bundle keeps what it has of it until there is room.
             Err(errno @ (Errno::NOSPC | Errno::DQUOT))
@@ -415,9 +415,9 @@ impl Locked {
 impl Connection {
     /// A file of a folder is open without the daemon. False: the lease is another folder's by now,
     /// or a handler has interrupted who leases.
-    pub(crate) fn hold_lease(&self, index: usize, folder: &[u8]) -> bool {
+    pub(crate) fn hold_lease(&self, index: usize, folder: Asked<'_>) -> bool {
         let Ok(bundle) = self.bundle.lock() else { return false };
-        let is_its = bundle.leases.all.get(index).is_some_and(|lease| lease.path() == folder);
+        let is_its = bundle.leases.all.get(index).is_some_and(|lease| lease.is_of(folder));
         if is_its {
             self.folders.opened(index);
         }

@@ -27,10 +27,9 @@ use crate::{
     client::{Client, Status},
     file::FileEntry,
     locked_file::Locked,
-    paths::{AbsolutePath, apart},
-    proc::link_of,
-    rooms::{Path, Room},
-    rules::{CURRENT_FOLDER, Policy},
+    names::Name,
+    paths::{AbsolutePath, Asked, apart},
+    rooms::Room,
     staging,
     table::Entry,
 };
@@ -95,8 +94,7 @@ impl Client {
         if !self.has_remote() {
             return;
         }
-        // A thread that opens it meanwhile sees the mark, or its file is found here.
-        fence(Ordering::SeqCst);
+        // A thread that opens it meanwhile has seen the mark, or its file is found here.
         for (fd, id) in self.table.files(0, u32::MAX) {
             if self.files.get(id).is_none_or(|entry| entry.identity() != identity) {
                 continue;
@@ -147,16 +145,14 @@ impl Client {
         if !self.has_remote() {
             return None;
         }
-        apart(|| {
-            let mut path = Room::take()?;
-            let path = self.path_in_view(fd, &mut path)?;
-            self.stat_path(CURRENT_FOLDER, path, true)
-        })
+        apart(|| if self.is_folder_in_view(fd) { self.stat_path(fd, c".", true) } else { None })
     }
 
-    /// Opens a remote folder, or anything else only to be named.
+    /// Opens a remote folder, or anything else only to be named: as the program names it, since the
+    /// kernel knows which folder the name is relative to.
     pub(crate) fn open_folder(
         &'static self,
+        name: Name<'_>,
         path: &AbsolutePath,
         flags: OFlags,
     ) -> io::Result<RawFd> {
@@ -164,9 +160,8 @@ impl Client {
             return Err(Errno::ISDIR);
         }
         self.view_of(path)?;
-        let mut space = Room::take().ok_or(Errno::NOMEM)?;
-        let path = path.terminated(&mut space)?;
-        let fd = fs::openat(CWD, path, flags, Mode::empty())?.into_raw_fd();
+        let fd = fs::openat(self.borrow(name.dir), name.path, flags, Mode::empty())?;
+        let fd = fd.into_raw_fd();
         self.table.take(fd);
         self.table.set(fd, Entry::Foreign);
         Ok(fd)
@@ -277,18 +272,16 @@ impl Client {
         if is_kernels { None } else { answer }
     }
 
-    /// The path of a descriptor that is a folder in a view, which is not asked.
-    fn path_in_view<'a>(&'static self, fd: RawFd, space: &'a mut Path) -> Option<&'a CStr> {
-        let config = self.active()?;
-        let mut name = [0; 32];
-        let len = fs::readlinkat_raw(CWD, link_of(fd, &mut name)?, &mut space[..]).ok()?;
-        let is_remote = config.rules().of(space.get(..len)?).0 == Policy::Remote;
+    /// True if a descriptor is a folder in a view, which is not asked.
+    fn is_folder_in_view(&'static self, fd: RawFd) -> bool {
+        let Some(config) = self.active() else { return false };
+        let folder = AbsolutePath::in_folder(config, self.host, fd, None);
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let kind = || fs::statx(self.host.borrow(fd), c"", flags, StatxFlags::TYPE).ok();
-        let mode = kind().filter(|_| is_remote)?.stx_mode;
-        *space.get_mut(len)? = 0;
-        let is_folder = FileType::from_raw_mode(mode.into()) == FileType::Directory;
-        CStr::from_bytes_until_nul(space).ok().filter(|_| is_folder)
+        let found = folder.filter(AbsolutePath::is_remote).and_then(|_| kind());
+        found.is_some_and(|found| {
+            FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory
+        })
     }
 }
 
@@ -323,7 +316,7 @@ impl Locked {
         }
         let mut name = Room::take().ok_or(Errno::NOMEM)?;
         let request = Request::Name { file: link.slot };
-        let (len, lane) = self.client.ask_remote(&[], &[], |_| request)?;
+        let (len, lane) = self.client.ask_remote(Asked::default(), &[], |_| request)?;
         let len = usize::try_from(len).map_err(|_| Errno::NAMETOOLONG)?;
         copy_out(name.get_mut(..len).ok_or(Errno::NAMETOOLONG)?, lane.buffer());
         *name.get_mut(len).ok_or(Errno::NAMETOOLONG)? = 0;

@@ -100,7 +100,7 @@ impl Client {
         let (file, open_flags) = (slot.number(), flags.bits());
         let request =
             |path_len| Request::Open { file, flags: open_flags, mode, path_len, inode: 0 };
-        let status = match self.ask(absolute.bytes(), &[], request)? {
+        let status = match self.ask(absolute.asked(), &[], request)? {
             Ok((_, lane)) => status_in(&lane),
             Err(Errno::NOTSUP) => return None,
             Err(errno) => return Some(Err(errno)),

@@ -67,6 +67,19 @@ impl Client {
         self.drain_each(|_| true);
     }
 
+    /// Has everything staged for any file of the job in the files when it returns.
+    pub fn drain_job(&'static self) {
+        self.drain_all();
+        if self.is_nothing_staged() {
+            return;
+        }
+        if let Some(connection) = self.connection() {
+            match connection.call(Request::FlushAll { of_job: true }) {
+                Ok(_) | Err(Lost) => {}
+            }
+        }
+    }
+
     /// Drains the files that are `wanted`. The daemon drains those that are not released soon: a
     /// signal handler may have stopped the call that has one, or left it for good.
     pub(crate) fn drain_each(&'static self, wanted: impl Fn(&Locked) -> bool) {
@@ -77,7 +90,7 @@ impl Client {
         });
         if let Some(connection) = self.sessions.current().filter(|_| is_any_kept) {
             // Where the daemon is lost, whoever has a file finds that by its next call on it.
-            match connection.call(Request::FlushAll) {
+            match connection.call(Request::FlushAll { of_job: false }) {
                 Ok(_) | Err(Lost) => {}
             }
         }
@@ -142,7 +155,7 @@ impl Client {
     /// The program maps a file that was not examined since it was opened, and is none that is
     /// staged to: it is noted which, and the kernel can map it as it is. False where more may
     /// depend on it.
-    pub fn map_unexamined(&'static self, fd: RawFd) -> bool {
+    pub fn map_unexamined(&'static self, fd: RawFd, is_shared: bool) -> bool {
         let Entry::Opened(opened) = self.table.get(fd) else { return false };
         if !self.is_nothing_staged() {
             return false;
@@ -150,18 +163,17 @@ impl Client {
         let known = shm::is_alone().then(|| self.last_status.identity(fd, opened)).flatten();
         let ask = || identify(self.host.borrow(fd)).ok();
         let found = known.or_else(|| ask().map(|(_, (device, inode))| identity(device, inode)));
-        found.into_iter().for_each(|identity| self.mapped.add_identity(identity));
-        // Who stages to it looks for the mark after the job shows that somebody stages.
-        fence(Ordering::SeqCst);
+        found.into_iter().for_each(|identity| self.mark_mapped(identity, is_shared));
         self.is_unexamined(fd)
     }
 
-    /// The program maps the file: no descriptor of it begins to stage from now on.
-    pub fn mapping(&'static self, fd: RawFd) {
+    /// The program maps the file: no descriptor of it begins to stage from now on, of any process
+    /// of the job if the mapping `is_shared`.
+    pub fn mapping(&'static self, fd: RawFd, is_shared: bool) {
         let Some(file) = self.locked_fd(fd) else { return };
         let identity = identity(file.device, file.inode);
         drop(file);
-        self.mapped.add_identity(identity);
+        self.mark_mapped(identity, is_shared);
         self.detach_mapped(identity);
     }
 

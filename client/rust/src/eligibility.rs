@@ -1,5 +1,7 @@
 //! How a file comes to be staged to, and why it does not.
 
+use core::sync::atomic::{Ordering, fence};
+
 use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
@@ -116,7 +118,9 @@ impl Locked {
             Some(link) => staging::attach(self, link)?,
             None => staging::link(connection, self, fd, true)?,
         }
-        if client.mapped.has(self.device, self.inode) && !self.state.is_remote() {
+        // A process that maps it from now on finds it linked.
+        fence(Ordering::SeqCst);
+        if client.is_mapped(self.device, self.inode) && !self.state.is_remote() {
             self.detach(Reason::Mapped); // While it was linked.
             return Err(Reason::Mapped);
         }
@@ -132,7 +136,7 @@ impl Locked {
         if self.client.attention.is_exiting() {
             return Some(Reason::Exiting);
         }
-        if self.client.mapped.has(self.device, self.inode) {
+        if self.client.is_mapped(self.device, self.inode) {
             return Some(Reason::Mapped);
         }
         if size_limit().is_some() {

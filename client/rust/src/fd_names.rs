@@ -1,25 +1,50 @@
 //! Names by which a process finds its own open files: `/proc/self/fd/N`, `/dev/fd/N`, and the like.
 //!
-//! The kernel serves them, of a remote file what its folder's view has.
+//! Behind the number of a delegated file the kernel has a placeholder, which is the daemon's
+//! socket: by such a name, or by an empty one, it would change that.
 
 use core::{ffi::CStr, str};
 
-use rustix::{fd::RawFd, process::getpid};
+use rustix::{
+    fd::RawFd,
+    io::{self, Errno},
+    process::getpid,
+};
 use wire::Reason;
 
-use crate::client::Client;
+use crate::{client::Client, rules::CURRENT_FOLDER};
 
 const FOLDERS: [&[u8]; 3] = [b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/"];
 
 impl Client {
-    /// Before the kernel is given a name: if it is such a one, of a remote file, that is left to
-    /// its view.
-    pub fn detach_number(&'static self, path: &CStr) {
-        let is_remote = self.active().is_some_and(|config| config.rules().has_remote());
-        let number = if is_remote { number_of(path.to_bytes()) } else { None };
-        if let Some(number) = number.filter(|number| self.is_remote_file(*number)) {
-            self.detach(number, Reason::Unsupported);
+    /// The open file that a name means, `dir` if it is empty, where that has a placeholder.
+    pub fn placeholder_at(&'static self, dir: RawFd, path: &CStr) -> Option<RawFd> {
+        if !self.is_ruled() {
+            return None;
         }
+        let number = if path.is_empty() { Some(dir) } else { number_of(path.to_bytes()) };
+        number.filter(|number| self.is_placeholder(*number))
+    }
+
+    /// Before the kernel is given a name: leaves the open file that it means to it, a remote one by
+    /// its view.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: it is remote, and its folder has no view.
+    pub fn detach_at(&'static self, dir: RawFd, path: &CStr) -> io::Result<()> {
+        let Some(number) = self.placeholder_at(dir, path) else { return Ok(()) };
+        self.detach(number, Reason::Unsupported);
+        if self.is_placeholder(number) { Err(Errno::NOTSUP) } else { Ok(()) }
+    }
+
+    /// As [`detach_at`](Self::detach_at), for calls that take no empty name.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn detach_number(&'static self, path: &CStr) -> io::Result<()> {
+        self.detach_at(CURRENT_FOLDER, path)
     }
 }
 

@@ -1,21 +1,34 @@
-//! Which files this process has mapped, and which it has locked.
+//! Files that were mapped, by this process or as shared by one of the job, and files that this
+//! process has locked.
 //!
 //! A mapping shows what is in the file, and outlives the descriptor: such a file is not staged to
-//! any more, whichever descriptor is written. Only the close of a file that was locked may give up
-//! a lock; it drains all others.
+//! any more, whichever descriptor is written. The pages of a private mapping concern its process
+//! alone, which may have changed them; those of a shared one are the file, so no process of the job
+//! stages to that. Only the close of a file that was locked may give up a lock; it drains all
+//! others.
 //!
 //! Nobody follows what is unmapped or unlocked, and a file whose two bits others have set is taken
 //! for one of them: then the kernel serves a file that could have been staged, or a close drains in
-//! vain. With some thirty files that are mapped, as libraries are, that is one file in a million.
+//! vain. With some thirty files that are mapped, as libraries are, that is one file in a million;
+//! with 100,000 that a job has mapped as shared, one in thirty.
+//!
+//! # Memory ordering
+//!
+//! A process that maps a file sets the mark, then a fence, then looks at the job's table of inodes.
+//! One that stages to it counts its file in, then a fence, then looks for the mark. So one of both
+//! sees the other: what is counted in is drained and demoted, and what sees the mark stages nothing.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use shm::Job;
+
+use crate::client::Client;
 
 const WORDS: usize = 1024;
-const _: () = assert!(WORDS * 64 == 1 << 16, "two bytes name a bit");
 /// 2^64 by the golden ratio, odd.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Two bits for each file that was mapped, or locked.
+/// Two bits for each file that this process has mapped, or locked.
 pub(crate) type Bits = [AtomicU64; WORDS];
 
 /// Those of no file.
@@ -24,10 +37,10 @@ pub(crate) const fn no_bits() -> Bits {
 }
 
 /// The files that were marked.
-pub(crate) struct Marks(&'static Bits);
+pub(crate) struct Marks(&'static [AtomicU64]);
 
 impl Marks {
-    pub(crate) const fn new(bits: &'static Bits) -> Self {
+    pub(crate) const fn new(bits: &'static [AtomicU64]) -> Self {
         Self(bits)
     }
 
@@ -36,7 +49,7 @@ impl Marks {
     }
 
     pub(crate) fn add_identity(&self, identity: u64) {
-        for (word, bit) in self.places(identity) {
+        for (word, bit) in self.places(identity).into_iter().flatten() {
             word.fetch_or(bit, Ordering::AcqRel);
         }
     }
@@ -47,18 +60,35 @@ impl Marks {
 
     pub(crate) fn has_identity(&self, identity: u64) -> bool {
         let is_set = |(word, bit): (&AtomicU64, u64)| word.load(Ordering::Acquire) & bit != 0;
-        self.places(identity).into_iter().all(is_set)
+        self.places(identity).into_iter().flatten().all(is_set)
     }
 
-    fn places(&self, identity: u64) -> [(&AtomicU64, u64); 2] {
-        // The lowest bits, and the highest of a product that all bits have a part in.
-        let [low, high, ..] = identity.to_le_bytes();
-        let mixed = identity.wrapping_mul(MIX).to_be_bytes();
-        let [first, ..] = self.0;
-        [[low, high], [mixed[0], mixed[1]]].map(|bytes| {
-            let number = u16::from_le_bytes(bytes);
-            (self.0.get(usize::from(number / 64)).unwrap_or(first), 1 << (number % 64))
+    fn places(&self, identity: u64) -> [Option<(&AtomicU64, u64)>; 2] {
+        let fold = |word: u64| (word ^ word >> 32).wrapping_mul(MIX);
+        let mixed = fold(fold(identity));
+        let count = self.0.len() as u64 * 64;
+        [mixed >> 32, mixed & u64::from(u32::MAX)].map(|half| {
+            let number = (half * count) >> 32;
+            let word = self.0.get(usize::try_from(number / 64).ok()?)?;
+            Some((word, 1 << (number % 64)))
         })
+    }
+}
+
+impl Client {
+    /// The program maps a file. The caller then has it drained if anybody stages to it.
+    pub(crate) fn mark_mapped(&'static self, identity: u64, is_shared: bool) {
+        self.mapped.add_identity(identity);
+        if let Some(job) = self.job().filter(|_| is_shared) {
+            Marks::new(&job.shared().mapped).add_identity(identity);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// True if this process has mapped the file, or one of the job as shared.
+    pub(crate) fn is_mapped(&'static self, device: u64, inode: u64) -> bool {
+        let is_shared = |job: &'static Job| Marks::new(&job.shared().mapped).has(device, inode);
+        self.mapped.has(device, inode) || self.job().is_some_and(is_shared)
     }
 }
 
@@ -89,5 +119,15 @@ mod tests {
         (1000..1030).for_each(|inode| mapped.add(7, inode * 37));
         let taken = (0..100_000u64).filter(|inode| mapped.has(8, *inode)).count();
         assert!(taken < 10, "{taken}");
+    }
+
+    #[test]
+    fn table_of_a_job_takes_few_files_for_one_of_a_hundred_thousand() {
+        static BITS: [AtomicU64; 16 << 10] = [const { AtomicU64::new(0) }; 16 << 10];
+        let mapped = Marks::new(&BITS);
+        (0..100_000).for_each(|inode| mapped.add(7, inode));
+        assert!((0..100_000).all(|inode| mapped.has(7, inode)));
+        let taken = (0..100_000).filter(|inode| mapped.has(8, *inode)).count();
+        assert!(taken < 5_000, "{taken}");
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     client::{Client, Status},
     connection::Connection,
     limit::{exceeded, size_limit},
-    paths::AbsolutePath,
+    paths::{AbsolutePath, Asked},
     rules::CURRENT_FOLDER,
 };
 
@@ -76,7 +76,9 @@ impl Client {
         path: &CStr,
         follow: bool,
     ) -> Option<io::Result<Status>> {
-        self.detach_number(path);
+        if let Some(fd) = self.placeholder_at(dir, path).filter(|_| follow) {
+            return self.stat(fd);
+        }
         let is_plain = Ending::of(path) == Ending::Plain;
         let status = self.look(Name { dir, path }, follow || !is_plain)?;
         Some(status.and_then(|status| {
@@ -99,7 +101,7 @@ impl Client {
         let kept = file.drained_link()?.keep();
         let is_remote = file.state.is_remote();
         drop(file);
-        let answer = self.status(&[], |_| Request::FileStat { file: kept.number() });
+        let answer = self.status(Asked::default(), |_| Request::FileStat { file: kept.number() });
         // Another thread has left it meanwhile.
         let answer = answer.filter(|answer| is_remote || *answer != Err(Errno::BADF));
         answer.or(is_remote.then_some(Err(Errno::IO)))
@@ -107,7 +109,8 @@ impl Client {
 
     /// As `truncate(2)`.
     pub fn truncate_path(&'static self, path: &CStr, len: u64) -> Option<io::Result<()>> {
-        if let Err(errno) = self.check_folder(Name::here(path)) {
+        let checked = self.detach_number(path).and_then(|()| self.check_folder(Name::here(path)));
+        if let Err(errno) = checked {
             return Some(Err(errno));
         }
         if size_limit().is_some_and(|limit| len > limit) {
@@ -180,7 +183,7 @@ impl Client {
             let before = self.inode(from);
             let path = self.source(from, &target)?;
             let request = |paths| Request::Rename { paths, flags };
-            let done = self.about_paths(path.bytes(), &target, request);
+            let done = self.about_paths(path.asked(), &target, request);
             if let Some(Ok(())) = done {
                 self.show_moved(&target);
                 if how == exchange {
@@ -200,7 +203,7 @@ impl Client {
         if !path.is_remote() || !self.has_view() {
             return;
         }
-        let found = self.status(path.bytes(), |path_len| Request::Stat { path_len, follow: false });
+        let found = self.status(path.asked(), |path_len| Request::Stat { path_len, follow: false });
         if matches!(found, Some(Ok(status)) if kind(&status) == FileType::Directory) {
             self.look_in_view(path);
         }
@@ -222,6 +225,10 @@ impl Client {
         to: Name<'_>,
         follow: bool,
     ) -> Option<io::Result<()>> {
+        if follow && self.placeholder_at(CURRENT_FOLDER, from.path).is_some() {
+            // The kernel links what is open, in the view if that is remote.
+            return self.detach_number(from.path).err().map(Err);
+        }
         let target = match self.target(from, to, || self.may_link(from, to, follow))? {
             Ok(target) => target,
             Err(errno) => return Some(Err(errno)),
@@ -231,9 +238,8 @@ impl Client {
                 Some(Err(errno)) => return Some(Err(errno)),
                 Some(Ok(status)) if kind(&status) != FileType::Symlink => {}
                 // Where it leads to is not known by name; the kernel follows it, in the view if it
-                // is remote, and one of `/proc/self/fd` is this process's.
+                // is remote.
                 _ => {
-                    self.detach_number(from.path);
                     let is_refused = target.is_remote().then_some(Err(Errno::XDEV));
                     return self.unless_elsewhere(&target, is_refused);
                 }
@@ -241,7 +247,7 @@ impl Client {
         }
         let before = self.inode(to);
         let path = self.source(from, &target)?;
-        let done = self.about_paths(path.bytes(), &target, |paths| Request::Link { paths });
+        let done = self.about_paths(path.asked(), &target, |paths| Request::Link { paths });
         self.unless_done(done, || {
             let now = self.inode(to);
             before.is_none() && now.is_some() && now == self.inode(from)
@@ -255,7 +261,7 @@ impl Client {
             if let Some(errno) = self.refusal(to, Errno::EXIST, Some(Errno::EXIST)) {
                 return Some(Err(errno));
             }
-            self.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
+            self.about_paths(text.to_bytes().into(), &target, |paths| Request::Symlink { paths })
         })
     }
 
@@ -352,7 +358,7 @@ impl Client {
                 return Some(Ok(status));
             }
             let request = |path_len| Request::Stat { path_len, follow };
-            let answer = self.status(name.bytes(), request);
+            let answer = self.status(name.asked(), request);
             self.unless_elsewhere(&name, answer.or(name.is_remote().then_some(Err(Errno::IO))))
         })
     }
@@ -369,7 +375,7 @@ impl Client {
         }
         // A name with a slash is not even looked for when a file is to be made.
         let is_slash = Ending::of(path) == Ending::Slash && flags.contains(OFlags::CREATE);
-        let name = if is_slash { absolute.folder() } else { absolute.bytes() };
+        let name = if is_slash { absolute.asked_folder() } else { absolute.asked() };
         match self.status(name, |path_len| Request::Stat { path_len, follow: true }) {
             None => Errno::IO,
             Some(Err(errno)) => errno,

@@ -78,14 +78,14 @@ impl Client {
         }
         let opened = match (policy, &resolved) {
             (Some(Policy::Kernels), _) => {
-                self.detach_number(path);
+                self.detach_number(path)?;
                 None
             }
             (Some(Policy::Remote), Some(resolved)) => {
                 // A link is not the last part of such a name.
                 let is_passed = [&b"/"[..], b"/."].iter().any(|end| path.to_bytes().ends_with(end));
                 let ignored = if is_passed { OFlags::NOFOLLOW } else { OFlags::empty() };
-                let opened = self.open_remote(path, resolved, flags - ignored, mode);
+                let opened = self.open_remote(name, resolved, flags - ignored, mode);
                 let opened = opened.inspect(|&fd| self.detach_opened(fd));
                 self.unless_elsewhere(resolved, Some(opened))
             }

@@ -7,6 +7,7 @@ use rustix::{
     fs,
     io::{self, Errno},
 };
+use wire::Base;
 
 use crate::{
     config::Config,
@@ -16,10 +17,37 @@ use crate::{
     rules::{CURRENT_FOLDER, Policy, policy_without_rules},
 };
 
+/// A path as the daemon is sent it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked<'a> {
+    /// The open folder that it is relative to, if that is in a view.
+    pub(crate) base: Option<Base>,
+    pub(crate) text: &'a [u8],
+}
+
+impl Asked<'_> {
+    /// Its bytes, with those of the folder.
+    pub(crate) fn len(&self) -> usize {
+        self.base.map_or(0, |_| Base::LEN) + self.text.len()
+    }
+}
+
+impl<'a> From<&'a [u8]> for Asked<'a> {
+    fn from(text: &'a [u8]) -> Self {
+        Self { base: None, text }
+    }
+}
+
 /// An absolute path, without `.` and `..`, and the policy that serves it.
 pub(crate) struct AbsolutePath {
     bytes: Room,
     len: usize,
+    /// Length of what is left of the path of the folder that it is relative to.
+    base_len: usize,
+    /// Folders of that path that a `..` has taken away.
+    ups: u8,
+    /// That folder's node in its view.
+    node: Option<u64>,
     /// A `..` has taken a name away that may have been a link's, which leads elsewhere.
     is_textual: bool,
     policy: Policy,
@@ -35,9 +63,10 @@ impl AbsolutePath {
         }
         let policy = policy_without_rules(dir, path);
         let bytes = Room::take()?;
-        let mut this = Self { bytes, len: 0, is_textual: false, policy, rule: None };
+        let mut this = Self::empty(bytes, policy);
         let path = path.to_bytes();
-        if !path.starts_with(b"/") {
+        let is_relative = !path.starts_with(b"/");
+        if is_relative {
             this.start_at(host, dir)?;
         }
         let (mut named, mut rest) = (0u32, path);
@@ -52,6 +81,10 @@ impl AbsolutePath {
                     let slash = this.bytes().iter().rposition(|byte| *byte == b'/');
                     this.len = slash.unwrap_or(0);
                     this.is_textual |= named > 0;
+                    if named == 0 {
+                        this.base_len = this.len;
+                        this.ups = this.ups.checked_add(1)?;
+                    }
                     named = named.saturating_sub(1);
                 }
                 _ => {
@@ -64,7 +97,23 @@ impl AbsolutePath {
         if policy != Policy::Kernels {
             (this.policy, this.rule) = config.rules().of(this.bytes());
         }
+        if is_relative {
+            this.stay_in(host, dir);
+        }
         Some(this)
+    }
+
+    fn empty(bytes: Room, policy: Policy) -> Self {
+        let (len, base_len, ups, node) = (0, 0, 0, None);
+        Self { bytes, len, base_len, ups, node, is_textual: false, policy, rule: None }
+    }
+
+    /// Has a remote path lead nowhere if another folder has the place of the one that it is
+    /// relative to: another node may rename folders.
+    fn stay_in(&mut self, host: &dyn Host, dir: RawFd) {
+        if self.is_remote() {
+            self.node = host.node_in_view(dir);
+        }
     }
 
     /// The path of an open folder, or of a name in it, which no link is part of.
@@ -74,15 +123,33 @@ impl AbsolutePath {
         folder: RawFd,
         name: Option<&[u8]>,
     ) -> Option<Self> {
-        let (bytes, policy) = (Room::take()?, Policy::Hybrid);
-        let mut this = Self { bytes, len: 0, is_textual: false, policy, rule: None };
+        let mut this = Self::empty(Room::take()?, Policy::Hybrid);
         this.start_at(host, folder)?;
         if let Some(name) = name {
             this.push(b"/")?;
             this.push(name)?;
         }
         (this.policy, this.rule) = config.rules().of(this.bytes());
+        this.stay_in(host, folder);
         Some(this)
+    }
+
+    /// The path as the daemon is sent it.
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        self.asked_for(self.bytes())
+    }
+
+    /// The same of the folder that it is in.
+    pub(crate) fn asked_folder(&self) -> Asked<'_> {
+        self.asked_for(self.folder())
+    }
+
+    fn asked_for<'a>(&self, text: &'a [u8]) -> Asked<'a> {
+        let base = || {
+            let rest_len = u16::try_from(text.len().checked_sub(self.base_len)?).ok()?;
+            Some(Base { number: self.node?, born: 0, rest_len, ups: self.ups })
+        };
+        Asked { base: base(), text }
     }
 
     /// The path's bytes, without a final NUL.
@@ -146,6 +213,7 @@ impl AbsolutePath {
         if self.bytes() == b"/" {
             self.len = 0;
         }
+        self.base_len = self.len;
         Some(())
     }
 

@@ -39,7 +39,7 @@ impl Client {
         }
         if !file.entry.cursor.is_clients() {
             let refusal = if file.state.is_lost() { Errno::IO } else { Errno::BADF };
-            drop(file);
+            // Locked: a thread that begins to stage takes the position before this, or behind it.
             return self.kernel_seek(fd, offset, whence).map_err(|errno| match errno {
                 Errno::BADF => refusal,
                 errno => errno,
@@ -66,8 +66,7 @@ impl Client {
     }
 
     /// Moves the file position where the kernel keeps it: of a file that is not staged. `None` when
-    /// [`seek`](Self::seek) has to be asked. Takes no lock unless somebody else has staged: a call
-    /// takes a tenth of a microsecond.
+    /// [`seek`](Self::seek) has to be asked.
     #[inline]
     pub fn seek_fresh(
         &'static self,
@@ -83,9 +82,30 @@ impl Client {
         if !matches!(whence, SEEK_SET | SEEK_CUR) {
             self.settle_news(fd, entry);
         }
+        let file = entry.lock.try_lock()?;
+        if entry.cursor.is_clients() || !file.is_open_as(id) {
+            return None;
+        }
         match self.kernel_seek(fd, offset, whence) {
             Err(Errno::BADF) => None, // There is a placeholder.
             sought => Some(sought),
+        }
+    }
+
+    /// Tells the kernel the position, for a call that counts from there.
+    pub fn publish_position(&'static self, fd: RawFd) {
+        if self.is_unexamined(fd) {
+            return;
+        }
+        let Some(mut file) = self.locked_fd_as_is(fd) else { return };
+        if file.state.is_placeholder() || !file.entry.cursor.is_clients() {
+            return;
+        }
+        let position = file.position();
+        // Locked: in the middle of another thread's drain it would send that to another place. A
+        // position that cannot be set was never counted from.
+        match position.and_then(|at| fs::seek(file.borrow(), SeekFrom::Start(at))) {
+            Ok(_) | Err(_) => {}
         }
     }
 
@@ -102,7 +122,8 @@ impl Client {
         fs::seek(self.borrow(fd), to)
     }
 
-    /// Makes everything written durable. As `fsync(2)`, or `fdatasync(2)` when `data_only`.
+    /// Makes everything written to the file durable, by whichever process of the job. As
+    /// `fsync(2)`, or `fdatasync(2)` when `data_only`.
     ///
     /// # Errors
     ///
@@ -118,6 +139,7 @@ impl Client {
         }
         if !file.state.is_placeholder() {
             file.drained()?;
+            self.settle_others(&file);
         }
         let Some(link) = file.state.daemons_link() else {
             let (device, timed) = (file.device, self.sampler.sync_begins());

@@ -17,7 +17,7 @@ use crate::{
     ask::status_in,
     client::Client,
     file,
-    names::{Ending, kind},
+    names::{Ending, Name, kind},
     paths::{AbsolutePath, apart},
     proc::link_of,
     rooms::Path,
@@ -36,12 +36,12 @@ impl Client {
     #[inline(never)]
     pub(crate) fn open_remote(
         &'static self,
-        name: &CStr,
+        name: Name<'_>,
         path: &AbsolutePath,
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
-        let is_plain = Ending::of(name) == Ending::Plain;
+        let is_plain = Ending::of(name.path) == Ending::Plain;
         // The kernel ignores all others.
         let flags = if flags.contains(OFlags::PATH) { flags & OF_PATHS } else { flags };
         if flags.contains(OFlags::TMPFILE) {
@@ -49,15 +49,15 @@ impl Client {
         }
         if flags.contains(OFlags::DIRECTORY) || !is_plain {
             if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
-                return Err(self.why_unwritable(name, path, flags));
+                return Err(self.why_unwritable(name.path, path, flags));
             }
             if is_plain && flags.contains(OFlags::NOFOLLOW) {
                 self.refuse_link(path)?;
             }
-            return self.open_folder(path, flags | OFlags::DIRECTORY);
+            return self.open_folder(name, path, flags | OFlags::DIRECTORY);
         }
         if flags.contains(OFlags::PATH) {
-            return self.open_folder(path, flags).map_err(|_| self.why_unnamed(path, flags));
+            return self.open_folder(name, path, flags).map_err(|_| self.why_unnamed(path, flags));
         }
         if let Some(opened) = self.open_bundled(path, flags - OFlags::DIRECT, mode) {
             return opened;
@@ -70,7 +70,7 @@ impl Client {
         match self.open_file(slot, path, flags - OFlags::DIRECT, mode) {
             // Not a regular file: a folder can be opened to be read.
             Err(Errno::NOTSUP) if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) => {
-                self.open_folder(path, flags).map_err(|errno| match errno {
+                self.open_folder(name, path, flags).map_err(|errno| match errno {
                     Errno::ISDIR => errno,
                     _ => Errno::NOTSUP,
                 })
@@ -82,7 +82,7 @@ impl Client {
     /// The error of a name that the kernel does not find in a view: there may be none.
     fn why_unnamed(&'static self, path: &AbsolutePath, flags: OFlags) -> Errno {
         let follow = !flags.contains(OFlags::NOFOLLOW);
-        let found = self.status(path.bytes(), |path_len| Request::Stat { path_len, follow });
+        let found = self.status(path.asked(), |path_len| Request::Stat { path_len, follow });
         found.map_or(Errno::IO, |found| found.err().unwrap_or(Errno::NOTSUP))
     }
 
@@ -91,7 +91,7 @@ impl Client {
     /// `ENOTDIR`: the name is a link, so no folder.
     fn refuse_link(&'static self, path: &AbsolutePath) -> io::Result<()> {
         let request = |path_len| Request::Stat { path_len, follow: false };
-        match self.status(path.bytes(), request).unwrap_or(Err(Errno::IO))? {
+        match self.status(path.asked(), request).unwrap_or(Err(Errno::IO))? {
             status if kind(&status) == FileType::Symlink => Err(Errno::NOTDIR),
             _ => Ok(()),
         }
@@ -111,7 +111,7 @@ impl Client {
         let (file, open_flags) = (slot.number(), flags.bits());
         let request =
             |path_len| Request::Open { file, flags: open_flags, mode, path_len, inode: 0 };
-        let (_, lane) = self.ask_remote(path.bytes(), &[], request)?;
+        let (_, lane) = self.ask_remote(path.asked(), &[], request)?;
         let status = status_in(&lane)?;
         drop(lane);
         let mut file = file::fresh(status.device, status.inode, flags);

@@ -15,7 +15,7 @@ use wire::Request;
 use crate::{
     client::Client,
     names::{Ending, Name, kind},
-    paths::AbsolutePath,
+    paths::{AbsolutePath, Asked},
     rooms::Room,
     rules::CURRENT_FOLDER,
 };
@@ -76,7 +76,7 @@ impl Client {
     ) -> io::Result<()> {
         let (old, new) = (self.named(from)?, self.named(to)?);
         let is_plain = old.ending == Ending::Plain;
-        let kind = self.kind_at(old.path.bytes(), old.path.is_remote(), follow || !is_plain)?;
+        let kind = self.kind_at(old.path.asked(), old.path.is_remote(), follow || !is_plain)?;
         if !is_plain && kind != FileType::Directory {
             return Err(Errno::NOTDIR);
         }
@@ -108,7 +108,7 @@ impl Client {
 
     /// Checks that the folder of a name exists.
     fn enter(&'static self, name: &Named) -> io::Result<()> {
-        let folder = if name.is_dot() { name.path.bytes() } else { name.path.folder() };
+        let folder = if name.is_dot() { name.path.asked() } else { name.path.asked_folder() };
         match self.kind_at(folder, name.path.is_remote(), true)? {
             FileType::Directory => Ok(()),
             _ => Err(Errno::NOTDIR),
@@ -116,15 +116,21 @@ impl Client {
     }
 
     fn kind_of(&'static self, name: &Named) -> io::Result<FileType> {
-        self.kind_at(name.path.bytes(), name.path.is_remote(), false)
+        self.kind_at(name.path.asked(), name.path.is_remote(), false)
     }
 
-    fn kind_at(&'static self, path: &[u8], is_remote: bool, follow: bool) -> io::Result<FileType> {
+    fn kind_at(
+        &'static self,
+        path: Asked<'_>,
+        is_remote: bool,
+        follow: bool,
+    ) -> io::Result<FileType> {
         if is_remote {
             let status = self.status(path, |path_len| Request::Stat { path_len, follow });
             return Ok(kind(&status.unwrap_or(Err(Errno::IO))?));
         }
         let mut space = Room::take().ok_or(Errno::NOMEM)?;
+        let path = path.text;
         let name = space.get_mut(..path.len()).ok_or(Errno::NAMETOOLONG)?;
         name.copy_from_slice(path);
         *space.get_mut(path.len()).ok_or(Errno::NAMETOOLONG)? = 0;

@@ -103,7 +103,7 @@ impl Locked {
     fn read_through(&mut self, buffer: &mut [u8], from: u64) -> Result<io::Result<usize>, Lost> {
         let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
         let is_remote = file.state.is_remote();
-        let is_mapped = client.mapped.has(file.device, file.inode) && !is_remote;
+        let is_mapped = client.is_mapped(file.device, file.inode) && !is_remote;
         let Some(served) = file.state.served() else { return Ok(Err(Errno::BADF)) };
         let link = served.link;
         let Some(window) = window(served, is_remote) else {

@@ -335,10 +335,11 @@ impl Client {
         self.model.borrow().check_own(self.open_file(slot), self.index, |stored| &stored.durable);
     }
 
-    /// Flushes every file: what the client had written before is in the file, unless refused bytes
+    /// Flushes every file, or those of all clients: what the client had written before is in the file, unless refused bytes
     /// are in the way.
     async fn flush_all(&mut self) {
-        assert_eq!(self.ask(Request::FlushAll).await, Ok(0));
+        let request = Request::FlushAll { of_job: self.rng.bool() };
+        assert_eq!(self.ask(request).await, Ok(0));
         let files = (0..).zip(&self.files);
         for (slot, staged) in files.filter_map(|(slot, file)| Some((slot, file.as_ref()?))) {
             if self.shared(slot).tail() < staged.producer.head() {

@@ -1,9 +1,8 @@
 //! Open files of a view, and the calls on them.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
-    ffi::CString,
     rc::Rc,
 };
 
@@ -15,7 +14,7 @@ use rustix::{
 };
 use storage::{
     Storage as _,
-    names::{FileCall, Identity, OpenCall},
+    names::{CallPath, FileCall, Identity, OpenCall},
     verdict::errno,
 };
 use uring::Buffer;
@@ -40,7 +39,9 @@ pub(super) struct OpenFile {
     pub(super) identity: Identity,
     can_read: bool,
     can_write: bool,
-    appends: bool,
+    appends: Cell<bool>,
+    /// True if it was written since a descriptor of it was closed last.
+    is_written: Cell<bool>,
     /// Owners of its locks: what they have not given up goes with it.
     pub(super) lockers: RefCell<HashSet<u64>>,
     located: RefCell<Option<Located>>,
@@ -109,15 +110,16 @@ impl Handles {
             file.node == node
                 && (file.can_read || !reads)
                 && (file.can_write || !writes)
-                && file.appends == flags.contains(OFlags::APPEND)
+                && file.appends.get() == flags.contains(OFlags::APPEND)
         };
         self.files.values().find(fits).cloned()
     }
 
     /// One that is written at its end if it `appends`, else where it is told to.
     fn writer(&self, node: u64, appends: bool) -> Option<Rc<OpenFile>> {
-        let fits =
-            |file: &&Rc<OpenFile>| file.node == node && file.can_write && file.appends == appends;
+        let fits = |file: &&Rc<OpenFile>| {
+            file.node == node && file.can_write && file.appends.get() == appends
+        };
         self.files.values().find(fits).cloned()
     }
 
@@ -202,7 +204,9 @@ impl View {
                 fuse::written(unique, len)
             }
             Operation::Flush { handle, owner } => {
-                self.unlock_all(&*file(handle)?, owner).await;
+                let file = file(handle)?;
+                self.unlock_all(&file, owner).await;
+                self.flush(&file).await?;
                 fuse::empty(unique)
             }
             Operation::Release { handle } => {
@@ -240,7 +244,7 @@ impl View {
     async fn open_node(&self, header: &Header, open: Open) -> Result<Vec<u8>, Errno> {
         let path = lock(&self.nodes).path(header.node);
         let (located, status) = match path {
-            Some(path) => self.open_path(path, open).await?,
+            Some(path) => self.open_path(path.into(), open).await?,
             None => self.open_unnamed(header.node, open).await?,
         };
         if !lock(&self.nodes).is(header.node, &status) {
@@ -254,7 +258,7 @@ impl View {
     /// Opens a path for the kernel, which has followed all links.
     pub(super) async fn open_path(
         &self,
-        path: CString,
+        path: CallPath,
         open: Open,
     ) -> Result<(Located, Status), Errno> {
         let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | OFlags::CREATE | OFlags::EXCL;
@@ -300,13 +304,32 @@ impl View {
         let appends = flags.contains(OFlags::APPEND);
         let located = RefCell::new(Some(located));
         let mut handles = self.handles.borrow_mut();
-        let lockers = RefCell::default();
-        let apart = RefCell::default();
-        let file =
-            OpenFile { node, identity, can_read, can_write, appends, lockers, located, apart };
-        let handle = handles.add_file(file);
+        let handle = handles.add_file(OpenFile {
+            node,
+            identity,
+            can_read,
+            can_write,
+            appends: Cell::new(appends),
+            is_written: Cell::default(),
+            lockers: RefCell::default(),
+            located,
+            apart: RefCell::default(),
+        });
         handles.answered(header.unique, handle);
         handle
+    }
+
+    /// Tells what the file system refuses at a close. The kernel takes no error of the release,
+    /// which comes later.
+    async fn flush(&self, file: &OpenFile) -> Result<(), Errno> {
+        if !file.is_written.take() {
+            return Ok(());
+        }
+        let both = [file.located.borrow().clone(), file.apart.borrow().clone()];
+        for located in both.into_iter().flatten() {
+            self.core.storage.on(&located, FileCall::CloseDuplicate).await.map_err(errno)?;
+        }
+        Ok(())
     }
 
     /// Closes a handle.
@@ -317,7 +340,7 @@ impl View {
             handles.files.remove(&handle)
         };
         if let Some(file) = file {
-            self.close(&file).await;
+            self.release_locked(&file).await;
         }
     }
 
@@ -349,10 +372,14 @@ impl View {
         let mut file = self.handles.borrow().file(transfer.handle)?;
         // What was changed in a mapping has its place, and `F_SETFL` changes an open file.
         let appends = transfer.appends && !transfer.is_cached;
-        if appends != file.appends {
+        file.is_written.set(true);
+        if appends != file.appends.get() {
             let other = self.handles.borrow().writer(file.node, appends);
             match other {
-                Some(other) => file = other,
+                Some(other) => {
+                    file = other;
+                    file.is_written.set(true);
+                }
                 None => return self.write_apart(&file, appends, transfer, data).await,
             }
         }
@@ -371,15 +398,21 @@ impl View {
     ) -> Result<u32, Errno> {
         let apart = self.apart(file, appends).await;
         self.drain(file.identity).await;
-        match apart {
-            Ok(apart) => self.put(&apart, transfer.at, data).await,
-            // It has another name by now, or none. Another's append may come in between.
+        let at = match apart {
+            Ok(apart) => return self.put(&apart, transfer.at, data).await,
+            // It has another name by now, or none.
             Err(Errno::NOENT | Errno::STALE | Errno::BADF | Errno::ACCESS) if appends => {
-                let end = self.status_of(file).await?.size;
-                self.put(&file.located()?, end, data).await
+                self.status_of(file).await?.size
             }
-            Err(why) => Err(why),
-        }
+            Err(Errno::NOENT | Errno::STALE | Errno::BADF | Errno::ACCESS) => {
+                self.on(file, FileCall::SetAppend(false)).await?;
+                file.appends.set(false);
+                transfer.at
+            }
+            Err(why) => return Err(why),
+        };
+        // From now on an append goes to the end that it is told: another's may come in between.
+        self.put(&file.located()?, at, data).await
     }
 
     /// The file, open to append or not, as it is not open yet.

@@ -9,6 +9,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
+use executor::Notify;
 use fuse::Lock;
 use rustix::io::Errno;
 use storage::{Locking as _, lock_call::LockCall, verdict::errno};
@@ -32,6 +33,37 @@ pub(super) struct Locks {
     next: Cell<u16>,
     /// The requests that wait.
     waiting: RefCell<HashSet<u64>>,
+    releases: Releases,
+}
+
+/// The releases of files that are under way, in the order in which the kernel told of them.
+#[derive(Default)]
+struct Releases {
+    begun: Cell<u64>,
+    /// The node that each is of, by its number.
+    under_way: RefCell<HashMap<u64, u64>>,
+    ended: Notify,
+}
+
+impl Releases {
+    fn begin(&self, node: u64) -> u64 {
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        self.under_way.borrow_mut().insert(number, node);
+        number
+    }
+
+    fn end(&self, number: u64) {
+        self.under_way.borrow_mut().remove(&number);
+        self.ended.notify_all();
+    }
+
+    /// Waits for those of a node that have begun.
+    async fn until_ended(&self, node: u64) {
+        let begun = self.begun.get();
+        let is_earlier = |(number, of): (&u64, &u64)| *number <= begun && *of == node;
+        self.ended.until(|| !self.under_way.borrow().iter().any(is_earlier)).await;
+    }
 }
 
 /// A process that has locked files.
@@ -78,6 +110,13 @@ impl Locks {
 }
 
 impl View {
+    /// Closes a file that the kernel has released, and gives up its locks.
+    pub(super) async fn release_locked(&self, file: &OpenFile) {
+        let number = self.locks.releases.begin(file.node);
+        self.close(file).await;
+        self.locks.releases.end(number);
+    }
+
     /// Takes a lock, or gives it up. `waits`: the request waits until it has it.
     pub(super) async fn set_lock(
         &self,
@@ -95,6 +134,8 @@ impl View {
         // The kernel says once that a request is to end, and then waits for its answer only.
         self.locks.waiting.borrow_mut().extend(waits);
         self.drain(file.identity).await;
+        // A program's close returns before the kernel tells of it: what was locked may not be yet.
+        self.locks.releases.until_ended(file.node).await;
         let done = loop {
             let terms = LockTerms { waits: waits.is_some() && !call.is_unlock(), ..call.terms };
             match self.try_lock(&file, LockCall { terms, ..call }).await {
@@ -190,7 +231,26 @@ impl View {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Waker},
+    };
+
     use super::*;
+
+    #[test]
+    fn lock_waits_for_the_releases_of_its_file_that_came_before() {
+        let releases = Releases::default();
+        let (first, other) = (releases.begin(2), releases.begin(3));
+        let mut wait = pin!(releases.until_ended(2));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+        let later = releases.begin(2);
+        releases.end(other);
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+        releases.end(first);
+        assert!(wait.as_mut().poll(&mut context).is_ready(), "and not for {later}");
+    }
 
     #[test]
     fn process_keeps_its_number_until_it_has_closed_all_it_locked() {

@@ -153,11 +153,15 @@ fn mount_by_helper(local: &Path, is_read_only: bool) -> io::Result<OwnedFd> {
 
 /// Takes a view away; who has files of it open keeps these.
 pub(super) fn take_away(local: &Path, number: u64) -> io::Result<()> {
-    // Somebody else's may be over it, or it may have been taken away by hand.
-    if view_at(local) != Some(number) {
-        return Ok(());
+    if view_at(local) == Some(number) {
+        return detach(local);
     }
-    detach(local)
+    // A folder above may have been renamed. Somebody else's view may be over it, or it may have
+    // been taken away by hand.
+    match place_of(number).filter(|place| view_at(place) == Some(number)) {
+        Some(place) => detach(&place),
+        None => Ok(()),
+    }
 }
 
 /// Takes a view away that nobody uses.
@@ -266,7 +270,15 @@ pub(crate) fn found_at(local: &Path) -> Option<Found> {
     }
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let lines = mounts.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| mount_of(line, local)).next_back()
+    let mounts = lines.filter_map(mount_of).filter(|(place, _)| place == local);
+    mounts.map(|(_, found)| found).next_back()
+}
+
+/// The folder where the view of a device number is mounted.
+fn place_of(number: u64) -> Option<PathBuf> {
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(mount_of);
+    mounts.find(|(_, found)| *found == Found::View(number)).map(|(place, _)| place)
 }
 
 /// False if nothing is mounted at a folder: the table of all mounts may be long. Without attributes
@@ -288,20 +300,18 @@ pub fn is_mounted(local: &Path) -> bool {
     view_at(local).is_some()
 }
 
-/// The mount that a line of `mountinfo` tells of, if it is at `local`.
-fn mount_of(line: &[u8], local: &Path) -> Option<Found> {
+/// The mount that a line of `mountinfo` tells of, and its place.
+fn mount_of(line: &[u8]) -> Option<(PathBuf, Found)> {
     let line = std::str::from_utf8(line).ok()?;
     let mut fields = line.split(' ');
     let (major, minor) = fields.nth(2)?.split_once(':')?;
     let number = makedev(major.parse().ok()?, minor.parse().ok()?);
     let place = fields.nth(1)?;
-    if unescaped(place) != local {
-        return None;
-    }
     let is_read_only = fields.next()?.split(',').any(|option| option == "ro");
     let (_, system) = line.split_once(" - ")?;
     let is_view = system.split(' ').next() == Some(TYPE);
-    Some(if is_view { Found::View(number) } else { Found::Other(is_read_only) })
+    let found = if is_view { Found::View(number) } else { Found::Other(is_read_only) };
+    Some((unescaped(place), found))
 }
 
 /// The bytes of a path.
@@ -316,14 +326,13 @@ mod tests {
     #[test]
     fn view_is_found_by_its_type_and_its_place() {
         let line = b"36 35 0:45 / /data/a\\040b rw,nosuid - fuse.kakehi kakehi rw,user_id=0";
-        let found = |place: &str| mount_of(line, Path::new(place));
-        assert_eq!(found("/data/a b"), Some(Found::View(makedev(0, 45))));
-        assert_eq!(found("/data/a"), None);
+        let at = |place: &str, found: Found| Some((PathBuf::from(place), found));
+        assert_eq!(mount_of(line), at("/data/a b", Found::View(makedev(0, 45))));
         let other = b"36 35 8:1 / /data rw shared:1 - ext4 /dev/sda1 rw";
-        assert_eq!(mount_of(other, Path::new("/data")), Some(Found::Other(false)));
+        assert_eq!(mount_of(other), at("/data", Found::Other(false)));
         let other = b"36 35 8:1 /x /data ro,relatime - ext4 /dev/sda1 rw";
-        assert_eq!(mount_of(other, Path::new("/data")), Some(Found::Other(true)));
-        assert_eq!(mount_of(b"", Path::new("/")), None);
+        assert_eq!(mount_of(other), at("/data", Found::Other(true)));
+        assert_eq!(mount_of(b""), None);
     }
 
     #[test]

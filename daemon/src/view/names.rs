@@ -1,23 +1,23 @@
 //! Calls on names in a view.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 use executor::lock;
 use fuse::{Changes, Header, Names, Open, Operation, ROOT, Time, Transfer};
 use rustix::{
-    fs::{FileType, OFlags, RenameFlags},
+    fs::{FileType, Mode, OFlags, RenameFlags},
     io::Errno,
     process::{getegid, geteuid},
 };
 use storage::{
     Storage as _,
-    names::{Attributes, FileCall, NameCall},
+    names::{Attributes, CallPath, FileCall, NameCall},
     verdict::errno,
 };
 use wire::{FileSystem, NameKind, Status, Times};
 
 use super::{Reply, View, files::Named, is_regular};
-use crate::view_nodes::Leaf;
+use crate::{mounts::Located, view_nodes::Leaf};
 
 /// Nanoseconds that say "now", and "as it is" (`utimensat(2)`).
 const NOW: i64 = (1 << 30) - 1;
@@ -117,8 +117,11 @@ impl View {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
                 let open = Open { flags: flags.bits(), mode: mode & 0o7777 };
                 let (located, _) = self.open_path(path.clone(), open).await?;
+                let given = self.give(header, &located).await;
                 self.core.storage.close(located).await.map_err(errno)?;
-                return self.made(header, name, path).await;
+                given?;
+                let status = self.look(path).await?;
+                return Ok(self.entry(unique, folder, name, &status));
             }
             Operation::Link { node, name } => {
                 let (from, to) = (self.path(*node)?, self.child(folder, name)?);
@@ -161,33 +164,56 @@ impl View {
     }
 
     /// The reply that tells of what was just made.
-    async fn made(&self, header: &Header, name: &CStr, path: CString) -> Result<Vec<u8>, Errno> {
-        self.give(header, &path).await?;
+    async fn made(&self, header: &Header, name: &CStr, path: CallPath) -> Result<Vec<u8>, Errno> {
+        if let Some(what) = self.owner(header).await? {
+            let path = path.clone();
+            given(self.call(NameCall::Set { path, follow: false, what }).await)?;
+        }
         let status = self.look(path).await?;
         Ok(self.entry(header.unique, header.node, name, &status))
     }
 
-    /// Makes what was made by the daemon that of who asked, if that is somebody else.
-    async fn give(&self, header: &Header, path: &CStr) -> Result<bool, Errno> {
+    /// The owner that a file gets which the daemon has made for somebody else.
+    async fn give(&self, header: &Header, located: &Located) -> Result<(), Errno> {
+        let Some(what) = self.owner(header).await? else { return Ok(()) };
+        given(self.core.storage.on(located, FileCall::Set(what)).await.map_err(errno))
+    }
+
+    /// The owner of what somebody else than the daemon's user makes in the folder of a request.
+    async fn owner(&self, header: &Header) -> Result<Option<Attributes>, Errno> {
+        let Some((user, group)) = self.maker(header) else { return Ok(None) };
+        // The file system has given it the group of a set-group-id folder.
+        let mode = Mode::from_raw_mode(self.status(header.node).await?.mode);
+        let group = if mode.contains(Mode::SGID) { STAYS } else { group };
+        Ok((user != STAYS || group != STAYS).then_some(Attributes::Owner(user, group)))
+    }
+
+    /// User and group of who asks, as far as they are not the daemon's.
+    fn maker(&self, header: &Header) -> Option<(u32, u32)> {
         let (user, group) = (geteuid().as_raw(), getegid().as_raw());
         let is_else = |id: u32, own: u32| if id == own { STAYS } else { id };
-        let (user, group) = (is_else(header.user, user), is_else(header.group, group));
-        if !self.mounted.is_for_all || (user, group) == (STAYS, STAYS) {
-            return Ok(false);
-        }
-        let (path, what) = (path.to_owned(), Attributes::Owner(user, group));
-        self.call(NameCall::Set { path, follow: false, what }).await?;
-        Ok(true)
+        let maker = (is_else(header.user, user), is_else(header.group, group));
+        (self.mounted.is_for_all && maker != (STAYS, STAYS)).then_some(maker)
     }
 
     async fn create(&self, header: &Header, name: &CStr, open: Open) -> Result<Vec<u8>, Errno> {
         let path = self.child(header.node, name)?;
         let open = Open { mode: open.mode & 0o7777, ..open };
-        let was_there = self.mounted.is_for_all && self.look(path.clone()).await.is_ok();
-        let (located, mut status) = self.open_path(path.clone(), open).await?;
-        if !was_there && self.give(header, &path).await? {
-            status = self.core.storage.status(&located).await.map_err(errno)?;
-        }
+        let exclusive = Open { flags: open.flags | OFlags::EXCL.bits(), ..open };
+        // Of another's file that came here meanwhile the owner stays.
+        let made = match self.maker(header) {
+            Some(_) => self.open_path(path.clone(), exclusive).await,
+            None => Err(Errno::EXIST),
+        };
+        let (located, status) = match made {
+            Err(Errno::EXIST) => self.open_path(path, open).await?,
+            made => {
+                let (located, _) = made?;
+                self.give(header, &located).await?;
+                let status = self.core.storage.status(&located).await.map_err(errno)?;
+                (located, status)
+            }
+        };
         let node = lock(&self.nodes).look_up(header.node, name, &status);
         let handle = self.keep(header, node, &status, open.flags, located).await;
         let attributes = self.attributes(&status);
@@ -248,6 +274,15 @@ impl View {
     }
 }
 
+/// A server that an ordinary user has started gives nothing away: what is made there is that
+/// user's, as what programs of the library make.
+fn given<T>(done: Result<T, Errno>) -> Result<(), Errno> {
+    match done {
+        Ok(_) | Err(Errno::PERM) => Ok(()),
+        Err(why) => Err(why),
+    }
+}
+
 /// One change to a file.
 #[derive(Clone, Copy, Debug)]
 enum Change {
@@ -265,7 +300,7 @@ impl Change {
     }
 
     /// The call on a name.
-    fn by_name(self, path: CString) -> NameCall {
+    fn by_name(self, path: CallPath) -> NameCall {
         match self {
             Self::Len(len) => NameCall::Truncate { path, len },
             // The kernel sets no mode of a link.

@@ -127,6 +127,22 @@ fn second_opener_finds_everything_drained() {
     daemon.stop();
 }
 
+/// On two executors: the request crosses between them.
+#[test]
+fn flush_of_the_job_drains_what_another_session_staged() {
+    let daemon = Daemon::with(|config| config.cores = vec![0, 0]);
+    let file = file_of(&daemon, "others", b"");
+    let (mut first, mut second) =
+        (Client::connect(daemon.folder()), Client::connect(daemon.folder()));
+    assert_ne!(first.welcome.executor, second.welcome.executor);
+    first.register(1, &file, FileFlags::WRITABLE, LOG);
+    first.stage(1, 0, b"first");
+    assert_eq!(second.ask(Request::FlushAll { of_job: true }), Ok(0));
+    assert_eq!(contents(&daemon.folder().join("others")).expect("a file"), b"first");
+    assert!(!first.slot(1).is_synchronous(), "it stages on");
+    daemon.stop();
+}
+
 #[test]
 fn every_idle_policy_serves() {
     for idle in [Idle::Interrupt, Idle::Park, Idle::Spin] {

@@ -462,7 +462,7 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
 fn a_writer_of_one_file_is_served_by_the_program_it_is() {
     crate::views::needs_view!();
     // The same program, as it is and in a multifile.
-    for name in ["corners", "chosen", "real", "points"] {
+    for name in ["corners", "chosen", "real", "points", "own_names"] {
         let folder = Folder::new();
         let native = folder.join("native");
         fs::create_dir(&native).expect("folder");

@@ -43,6 +43,25 @@ fn calls_that_are_interrupted_in_the_daemon_are_made_again() {
     }
 }
 
+/// The drains, and what tells the kernel the position, take some time; no more than the kernel's
+/// writes to a fast file system, or the daemon drains.
+#[test]
+fn ioctl_of_another_thread_sends_no_drain_to_another_place() {
+    if !Trace::is_possible() {
+        return skip("delayed drains", "no strace");
+    }
+    let folder = Folder::new();
+    for _ in 0..4 {
+        let mut strace = kakehi_run(&folder, &[]);
+        strace.args(["strace", "-f", "-qq", "--seccomp-bpf", "-o"]).arg(folder.join("trace"));
+        strace.args(["-e", "trace=writev,lseek", "-e", "inject=writev,lseek:delay_enter=300"]);
+        let said = succeed(strace.arg(program("asking")).arg(folder.join("file")), SOON);
+        assert_eq!(said, "0 wrong, at 40960000\n");
+        let trace = fs::read_to_string(folder.join("trace")).expect("a trace");
+        assert!(trace.contains("writev"), "nothing was drained by the program");
+    }
+}
+
 #[test]
 fn what_a_handler_writes_as_the_kernel_is_given_the_position_has_a_place_of_its_own() {
     let folder = Folder::new();

@@ -119,6 +119,11 @@ fn what_programs_seldom_do_is_done_as_without_the_library() {
 }
 
 #[test]
+fn open_files_are_changed_by_the_names_of_their_numbers_as_without_the_library() {
+    same_in_every_way(&compile("own_names.c", "cc", &[]));
+}
+
+#[test]
 fn what_libc_does_to_files_by_itself_is_done_as_without_the_library() {
     let [program] = compile("inside.c", "cc", &[]);
     let [plugin] = compile("plugin.c", "cc", &["-shared", "-fPIC", "-Wl,-rpath,$ORIGIN"]);

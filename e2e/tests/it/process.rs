@@ -72,6 +72,11 @@ fn threads_with_descriptors_of_their_own_write_to_their_own_files() {
 }
 
 #[test]
+fn children_that_share_memory_and_descriptors_write_each_record_once() {
+    same_in_every_way(&compile("cloned.c", "cc", &[]));
+}
+
+#[test]
 fn children_of_vfork_behave_as_without_the_library() {
     same_in_every_way(&compile("vforked.c", "cc", &["-pthread"]));
 }

@@ -17,6 +17,7 @@ mod mapped;
 mod moved_root;
 mod patient;
 mod quiet;
+mod replaced;
 mod same_user;
 pub(crate) mod server;
 mod ucx_only;

@@ -355,6 +355,24 @@ fn other_users_are_held_to_modes() {
 }
 
 #[test]
+fn files_in_a_set_group_id_folder_have_its_group_whoever_makes_them() {
+    if !rustix::process::geteuid().is_root() || !can_mount("groups in a view") {
+        return skip("groups in a view", "only root lets others in");
+    }
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("mode");
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\"; mkdir all; chgrp 7 all; chmod 2777 all; \
+        setpriv --reuid 65534 --regid 65534 --clear-groups sh -c \
+        'echo x >all/f; mkdir all/d; stat -c \"%u %g\" all/f all/d' 2>&1";
+    let mut command = server.run(&folder);
+    let said =
+        succeed(strange(&mut command).args(["bash", "-c", script]).arg(local(&folder)), SOON);
+    assert_eq!(said, "65534 7\n65534 7\n");
+    server.end();
+}
+
+#[test]
 fn view_does_not_change_what_is_in_the_multifile() {
     if !can_mount("a multifile beside a view") {
         return;

@@ -181,6 +181,67 @@ fn close_and_fsync_show_everything_to_everybody() {
     pair.end(10_000 * u64::from(ROUNDS));
 }
 
+/// The one that syncs had the file open before the other began to stage.
+#[test]
+fn sync_covers_what_another_process_has_staged() {
+    let mut pair = Pair::new();
+    let folder = pair.other.get(&format!("folder {}", pair.folder.path().display()));
+    for call in ["fsync {fd}", "fdatasync {fd}", "syncfs {folder}", "sync"] {
+        let path = format!("{}.{}", pair.path, &call[..4]);
+        let fd = pair.other.get(&format!("open {path} +c"));
+        let writer = pair.one.get(&format!("open {path} w"));
+        pair.one.get(&format!("write {writer} hello"));
+        pair.daemon.running.signal(Signal::STOP); // So that it stays staged.
+        pair.one.get(&format!("write {writer} world"));
+        let call = call.replace("{fd}", &fd.to_string()).replace("{folder}", &folder.to_string());
+        pair.other.begin(&call);
+        let waits = pair.other.is_silent_for(Duration::from_millis(100));
+        pair.daemon.running.signal(Signal::CONT);
+        assert!(waits, "{call} has not asked for what is staged");
+        assert_eq!(pair.other.answer(), "0", "{call}");
+        assert_eq!(fs::read(&path).expect("the file"), b"helloworld", "{call}");
+    }
+    pair.end(20);
+}
+
+/// Of a file that is staged to as it is mapped, and of one that is written only later.
+#[test]
+fn shared_mapping_of_another_process_shows_each_write_and_keeps_its_stores() {
+    let mut pair = Pair::new();
+    for is_staged in [true, false] {
+        let path = format!("{}.{is_staged}", pair.path);
+        fs::write(&path, [0; 4096]).expect("a file");
+        let fd = pair.other.get(&format!("open {path} +"));
+        let mut writer = 0;
+        if is_staged {
+            writer = pair.one.get(&format!("open {path} +"));
+            pair.one.get(&format!("pwrite {writer} 0 first"));
+            pair.daemon.running.signal(Signal::STOP); // So that it stays staged.
+            pair.one.get(&format!("pwrite {writer} 0 older"));
+            pair.other.begin(&format!("map {fd}"));
+            let waits = pair.other.is_silent_for(Duration::from_millis(100));
+            pair.daemon.running.signal(Signal::CONT);
+            assert!(waits, "the mapping has not asked for what is staged");
+            assert_eq!(pair.other.answer(), "0");
+            assert_eq!(pair.other.ask("peek 5"), "[older]");
+        } else {
+            pair.other.get(&format!("map {fd}"));
+            writer = pair.one.get(&format!("open {path} +"));
+            pair.one.get(&format!("pwrite {writer} 0 first"));
+        }
+        pair.other.get(&format!("close {fd}"));
+        pair.daemon.running.signal(Signal::STOP); // So that nothing it has is drained now.
+        pair.one.get(&format!("pwrite {writer} 0 newer"));
+        let seen = pair.other.ask("peek 5");
+        pair.other.get("poke store");
+        pair.daemon.running.signal(Signal::CONT);
+        assert_eq!(seen, "[newer]", "staged before: {is_staged}");
+        pair.one.get(&format!("close {writer}"));
+        assert_eq!(&fs::read(&path).expect("the file")[..5], b"store", "{is_staged}");
+    }
+    pair.end(10);
+}
+
 #[test]
 fn a_lock_is_free_once_its_file_is_closed() {
     let mut pair = Pair::new();

@@ -4,12 +4,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::Path,
+    result,
     sync::Arc,
 };
 
 use crate::{
     backing::{FREE_LEN, hole_len, read_stored},
     blocks::Table,
+    catalogue::{Catalogue, Reading, Unreadable},
     codec::{narrow, wide},
     cursor::Cursor,
     error::{Argument, Error, OnFile as _, Part, Result},
@@ -398,6 +400,23 @@ impl<F: File> TaskReader<F> {
             self.cursor.advance(len);
         }
         Ok(bytes)
+    }
+
+    /// Reads the names in the stream, of which its position says nothing afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Part::Blocks`] when more than 64 MiB of them are holes; as [`read`](Self::read). Within,
+    /// why these are no names: then little was read.
+    pub fn read_names(&mut self) -> Result<result::Result<Reading, Unreadable>> {
+        Catalogue::read_parts(self.cursor.total(), |part| {
+            self.seek(part.start)?;
+            if part.start > 0 {
+                return self.read_rest();
+            }
+            let mut head = vec![0; narrow(part.end)];
+            self.read(&mut head).map(|_| head)
+        })
     }
 
     /// Moves to byte `at` of the stream.

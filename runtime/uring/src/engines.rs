@@ -210,6 +210,20 @@ impl Engines {
         ns.map(Duration::from_nanos)
     }
 
+    /// Closes a duplicate of a file's descriptor: as at every close, network and user-space file
+    /// systems write what they have of it, and say what went wrong with it. Others say nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of `dup` and `close`.
+    pub async fn close_duplicate(&self, file: &File) -> io::Result<()> {
+        if file.is_local() {
+            return Ok(());
+        }
+        let duplicate = file.fd().try_clone()?;
+        self.call_on(file, move || close(duplicate).map(|()| 0)).await.map(drop)
+    }
+
     /// Which engines are used and why, on one line for people.
     #[must_use]
     pub fn describe(&self) -> String {

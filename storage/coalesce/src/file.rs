@@ -52,7 +52,7 @@ impl Packed {
             return Err(Errno::NOTSUP.into());
         }
         let inode = loop {
-            let found = volume.tree.borrow().find(&call.path, call.follows())?;
+            let found = volume.tree.borrow().find_at(&call.path, call.follows())?;
             match found.inode {
                 Some(_) if call.is_exclusive() => return Err(Errno::EXIST.into()),
                 Some(inode) => break inode,
@@ -85,7 +85,7 @@ impl Packed {
         let permissions = NewMode::decode(call.mode).masked() & PERMISSIONS;
         let changing = volume.begin().await?;
         let made = volume.change_in(&changing, |tree| {
-            let found = tree.find(&call.path, call.follows())?;
+            let found = tree.find_at(&call.path, call.follows())?;
             match found.inode {
                 None if found == *at => {
                     // It gets a task with its first bytes: how many there are says which.
@@ -219,6 +219,8 @@ impl Packed {
                 return Ok(Answer::value(self.seek(to).await?));
             }
             FileCall::Sync { data_only } => self.sync(data_only).await?,
+            // What is wrong with the physical files their multifile tells.
+            FileCall::CloseDuplicate => {}
             FileCall::Truncate { len } => self.truncate(len).await?,
             FileCall::Allocate { mode, at, len } => self.allocate(mode, at, len).await?,
             FileCall::SetAppend(appends) => self.appends.set(appends),
@@ -359,7 +361,12 @@ impl Packed {
         if !data_only {
             self.volume.note_times(&self.live).await?;
         }
-        let stream = self.volume.stream_of(&self.live)?;
+        let stream = loop {
+            match self.volume.stream_of(&self.live)? {
+                Some(stream) if !stream.begin_sync().await => {} // It has another one by now.
+                stream => break stream,
+            }
+        };
         self.volume.sync(stream.as_deref(), data_only).await
     }
 

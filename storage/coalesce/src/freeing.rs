@@ -3,14 +3,15 @@
 //! Once the names on the disk do not lead to a task any more it is [free](super::inodes), and its
 //! bytes are cut off: the journal says that it has none, and a hole is made of them. This happens
 //! when somebody syncs, when the disk is full, and when enough bytes are left to be worth a sync.
+//! That it has none is synced before it is given away: a name on the disk would show them.
 
-use std::{collections::BTreeSet, io, rc::Rc};
+use std::{collections::BTreeSet, io, ops::RangeInclusive, rc::Rc};
 
 use executor::yield_now;
 use multifile::catalogue;
 use rustix::io::Errno;
 
-use super::{records::is_full, volume::Volume};
+use super::{member::Member, records::is_full, volume::Volume};
 
 /// Bytes of files that are gone which are worth an `fsync` to give them back: it takes some
 /// milliseconds, as long as to write them.
@@ -76,17 +77,13 @@ impl Volume {
     async fn sync_and_free(&self, data_only: bool) -> io::Result<()> {
         let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
         if self.users.left_count() == 0 && self.freeing.is_free() {
-            self.sync_moved().await?;
             return names.sync(self.machine(), data_only).await;
         }
         let taken = self.freeing.take().await;
         let left = self.users.take_left();
         // With nothing to free others may sync beside this.
         let taken = Some(taken).filter(|_| !left.is_empty());
-        let synced = match self.sync_moved().await {
-            Ok(()) => names.sync(self.machine(), data_only).await,
-            failed => failed,
-        };
+        let synced = names.sync(self.machine(), data_only).await;
         if synced.is_ok() && !self.has_failed_to_sync.get() {
             self.release(left).await;
         } else {
@@ -94,18 +91,6 @@ impl Volume {
         }
         drop(taken);
         synced
-    }
-
-    /// Has streams on the disk that were moved, before the names lead to them there.
-    async fn sync_moved(&self) -> io::Result<()> {
-        if !self.is_durable.get() {
-            return Ok(());
-        }
-        for member in self.members().iter().filter(|member| member.has_moved_in.replace(false)) {
-            let synced = member.sync(self.machine(), true).await;
-            synced.inspect_err(|_| member.has_moved_in.set(true))?;
-        }
-        Ok(())
     }
 
     async fn release(&self, left: BTreeSet<u64>) {
@@ -124,7 +109,47 @@ impl Volume {
             }
             yield_now().await;
         }
-        self.users.set_free(self.with_chunks(left));
+        self.users.set_stale(self.with_chunks(left));
+    }
+
+    /// Takes a free task with chunks of so many bytes; it is empty, also after the loss of the
+    /// node.
+    pub(super) async fn take_free(
+        &self,
+        chunk_len: RangeInclusive<u64>,
+    ) -> io::Result<Option<(u64, u64)>> {
+        // Of one that has moved somebody may still read the bytes; long ones do not move.
+        let is_long = *chunk_len.start() >= self.shape.chunk_len;
+        let is_unused =
+            |task| is_long || self.stream(task).is_ok_and(|found| Rc::strong_count(&found) <= 2);
+        loop {
+            if let Some(taken) = self.users.take_free(chunk_len.clone()) {
+                return Ok(Some(taken));
+            }
+            let stale = self.users.first_stale(&chunk_len, is_unused);
+            let Some(stale) = stale.filter(|_| !self.has_failed_to_sync.get()) else {
+                return Ok(None);
+            };
+            let member = Rc::clone(self.stream(stale)?.member());
+            let may = |task| member.has(task) && is_unused(task);
+            let tasks = self.users.take_stale(chunk_len.clone(), may);
+            if let Err(why) = self.empty(&member, &tasks).await {
+                self.users.set_stale(tasks);
+                return Err(why);
+            }
+            self.users.set_free(tasks);
+        }
+    }
+
+    /// Has tasks of a physical file empty, on the disk as well.
+    async fn empty(&self, member: &Member, tasks: &[(u64, u64)]) -> io::Result<()> {
+        for (_, task) in tasks {
+            let stream = self.stream(*task)?;
+            stream.hand_on();
+            stream.resize(self.machine(), 0).await?;
+        }
+        let synced = member.sync(self.machine(), true).await;
+        synced.inspect_err(|_| self.has_failed_to_sync.set(true))
     }
 
     fn len_of(&self, task: u64) -> u64 {

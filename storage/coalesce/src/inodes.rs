@@ -4,8 +4,8 @@
 //! says so is written before the byte. A task is nobody's once the record is written that takes the
 //! last name of its file, and nobody has that open: until then a daemon that dies leaves the name,
 //! and its bytes are to be there. It is free once that record is on the disk: until then a node
-//! that is lost leaves the name. It is empty before another file gets it. When a file was written
-//! last the names say at an `fsync`, or when the multifile is closed.
+//! that is lost leaves the name. It is empty on the disk before another file gets it. When a file
+//! was written last the names say at an `fsync`, or when the multifile is closed.
 //!
 //! An inode that somebody has open is in one of these states:
 //!
@@ -42,14 +42,18 @@ use super::{
     volume::{Changing, Volume},
 };
 
+/// Tasks that are emptied at a time: all that are share the sync for which the first one waits.
+const EMPTIED_MAX: usize = 1024;
+
 /// Open inodes and tasks, with their users.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     live: RefCell<HashMap<u64, Weak<Live>>>,
-    /// Tasks that nobody has, which may have bytes of who had them, each behind the bytes of its
-    /// chunks.
+    /// Tasks that nobody has, and that are empty, each behind the bytes of its chunks.
     free: RefCell<BTreeSet<(u64, u64)>>,
-    /// The same, but that the names on the disk may still say whose they were.
+    /// The same, but that they may have bytes of who had them.
+    stale: RefCell<BTreeSet<(u64, u64)>>,
+    /// Those of which the names on the disk may still say whose they were.
     left: RefCell<BTreeSet<u64>>,
     /// Bytes of these, but for those of the ones that were not counted yet.
     left_len: Cell<u64>,
@@ -64,29 +68,50 @@ impl Users {
         Rc::default()
     }
 
-    /// True if one of the free tasks has so many bytes in a block.
-    pub(super) fn has_free(&self, chunk_len: u64) -> bool {
-        self.free.borrow().range((chunk_len, 0)..).next().is_some()
+    /// True if a free task has so many bytes in a block; or one that is to be emptied, if any
+    /// `can_be`.
+    pub(super) fn has_free(&self, chunk_len: u64, can_be: bool) -> bool {
+        let has = |all: &BTreeSet<(u64, u64)>| all.range((chunk_len, 0)..).next().is_some();
+        has(&self.free.borrow()) || can_be && has(&self.stale.borrow())
     }
 
-    /// Takes the free task with the shortest chunks of these that `may` be taken, with their
-    /// length.
-    pub(super) fn take_free(
-        &self,
-        chunk_len: RangeInclusive<u64>,
-        may: impl Fn(u64) -> bool,
-    ) -> Option<(u64, u64)> {
+    /// Takes the free task with the shortest chunks of these, with their length.
+    pub(super) fn take_free(&self, chunk_len: RangeInclusive<u64>) -> Option<(u64, u64)> {
         let mut free = self.free.borrow_mut();
-        let fitting = (*chunk_len.start(), 0)..=(*chunk_len.end(), u64::MAX);
-        let taken = free.range(fitting).copied().find(|(_, task)| may(*task))?;
+        let taken = free.range(fitting(chunk_len)).next().copied()?;
         free.remove(&taken);
         Some(taken)
     }
 
+    /// The task with the shortest chunks of these that `may` be emptied.
+    pub(super) fn first_stale(
+        &self,
+        chunk_len: &RangeInclusive<u64>,
+        may: impl Fn(u64) -> bool,
+    ) -> Option<u64> {
+        let stale = self.stale.borrow();
+        stale.range(fitting(chunk_len.clone())).map(|(_, task)| *task).find(|task| may(*task))
+    }
+
+    /// Takes some tasks that `may` be emptied.
+    pub(super) fn take_stale(
+        &self,
+        chunk_len: RangeInclusive<u64>,
+        may: impl Fn(u64) -> bool,
+    ) -> Vec<(u64, u64)> {
+        let mut stale = self.stale.borrow_mut();
+        let taken = stale.range(fitting(chunk_len)).copied().filter(|(_, task)| may(*task));
+        let taken: Vec<_> = taken.take(EMPTIED_MAX).collect();
+        for task in &taken {
+            stale.remove(task);
+        }
+        taken
+    }
+
     /// The tasks that nobody has.
     pub(super) fn nobodys(&self) -> Vec<u64> {
-        let free = self.free.borrow();
-        free.iter().map(|(_, task)| *task).chain(self.left.borrow().iter().copied()).collect()
+        let (free, stale, left) = (self.free.borrow(), self.stale.borrow(), self.left.borrow());
+        free.iter().chain(&*stale).map(|(_, task)| *task).chain(left.iter().copied()).collect()
     }
 
     /// Number of these that the names on the disk may still say somebody has.
@@ -99,9 +124,14 @@ impl Users {
         self.left.borrow().len()
     }
 
-    /// These tasks are nobody's, and nothing on the disk says otherwise.
+    /// These tasks are nobody's, and empty, and nothing on the disk says otherwise.
     pub(super) fn set_free(&self, tasks: impl IntoIterator<Item = (u64, u64)>) {
         self.free.borrow_mut().extend(tasks);
+    }
+
+    /// The same, but that they may have bytes.
+    pub(super) fn set_stale(&self, tasks: impl IntoIterator<Item = (u64, u64)>) {
+        self.stale.borrow_mut().extend(tasks);
     }
 
     /// These tasks are nobody's any more.
@@ -148,6 +178,11 @@ impl Users {
         let [accessed, modified, changed] = times;
         [accessed, *written.unwrap_or(&modified), *written.unwrap_or(&changed)]
     }
+}
+
+/// All tasks with chunks of so many bytes.
+fn fitting(chunk_len: RangeInclusive<u64>) -> RangeInclusive<(u64, u64)> {
+    (*chunk_len.start(), 0)..=(*chunk_len.end(), u64::MAX)
 }
 
 /// The names of an inode; without any it is a node that only who has it open knows.
@@ -396,25 +431,12 @@ impl Volume {
     /// each other, and few.
     pub(super) async fn free_task(&self) -> io::Result<u64> {
         loop {
-            let Some((chunk_len, task)) =
-                self.users.take_free(self.shape.chunk_len..=u64::MAX, |_| true)
-            else {
-                self.make_free().await?;
-                continue;
-            };
-            return self.empty(chunk_len, task).await.map(|()| task);
+            let wide = self.shape.chunk_len..=u64::MAX;
+            if let Some((_, task)) = self.take_free(wide).await? {
+                return Ok(task);
+            }
+            self.make_free().await?;
         }
-    }
-
-    /// A task that was free gets without a byte; where it cannot, it is free again.
-    pub(super) async fn empty(&self, chunk_len: u64, task: u64) -> io::Result<()> {
-        let stream = self.stream(task)?;
-        stream.hand_on();
-        let cleared = stream.resize(self.machine(), 0).await;
-        if cleared.is_err() {
-            self.users.set_free([(chunk_len, task)]);
-        }
-        cleared.map(drop)
     }
 
     /// Tasks with the bytes of their chunks.

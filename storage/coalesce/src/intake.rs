@@ -17,7 +17,7 @@ mod source;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -79,6 +79,9 @@ pub(crate) struct Intake {
     turn: Turn,
     /// Names that calls are about to make.
     making: RefCell<HashMap<NameHash, usize>>,
+    /// Names that a call was to make while a client that had claimed them had not published. It
+    /// may do so when the name is free again: nobody else claims it until the set is begun anew.
+    contested: RefCell<HashSet<NameHash>>,
     /// Folders all of whose names are in the set.
     listed: RefCell<HashMap<(u64, u64), Rc<Volume>>>,
     /// Slots of the set of names, and the most that it may have.
@@ -108,6 +111,7 @@ impl Intake {
             places: places.ok(),
             turn: Turn::default(),
             making: RefCell::default(),
+            contested: RefCell::default(),
             listed: RefCell::default(),
             slots: Cell::new(slots),
             slots_max,

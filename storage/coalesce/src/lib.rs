@@ -40,6 +40,7 @@ mod rewriting;
 mod shape;
 mod stream;
 mod streams;
+mod syncing;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -275,7 +276,7 @@ impl Coalesced {
         for path in call.paths_mut().into_iter().flatten() {
             volumes.push(match self.find(path, follow).await? {
                 Ok((volume, rest)) => {
-                    *path = rest;
+                    path.enter(rest);
                     Some(volume)
                 }
                 // It would be somewhere else then, and its files be where it was.
@@ -342,7 +343,7 @@ impl Storage for Coalesced {
             let (file, status) = self.machine.open(call).await?;
             return Ok((Open::Plain(file), status));
         };
-        call.path = path;
+        call.path.enter(path);
         let intake = self.intake.as_deref();
         let file = if call.inode == 0 {
             self.taken().await;

@@ -35,15 +35,15 @@ pub(super) struct Member {
     pub(super) is_packed: bool,
     /// Tasks that get a chunk when they get a stream: the last ones.
     pub(super) unplaced: Cell<u64>,
-    /// It was on the disk when the set counted it, or has been synced since.
+    /// Tasks at the front that had a chunk when it was opened.
+    found_count: u64,
+    /// It was on the disk when the set counted it, or this daemon has synced it since.
     pub(super) is_durable: Cell<bool>,
-    /// A stream was copied into it since it was last synced before names were.
-    pub(super) has_moved_in: Cell<bool>,
 }
 
 impl Member {
-    /// A physical file with so many blocks of every task, those of the first one there; all of it
-    /// is on the disk.
+    /// A physical file with so many blocks of every task, those of the first one there; nothing
+    /// of it need be on the disk.
     pub(super) fn new(
         number: u32,
         first_task: u64,
@@ -64,19 +64,24 @@ impl Member {
             first_task,
             is_packed: false,
             unplaced: Cell::new(0),
-            is_durable: Cell::new(true),
-            has_moved_in: Cell::new(false),
+            found_count: 0,
+            is_durable: Cell::new(false),
         }
     }
 
-    /// The same of which nothing may be on the disk.
-    pub(super) fn fresh(self) -> Self {
-        Self { is_durable: Cell::new(false), ..self }
+    /// The same, found with so many tasks at the front that have a chunk.
+    pub(super) fn found(self, found_count: u64) -> Self {
+        Self { found_count, ..self }
     }
 
     /// The same with streams in one short chunk each, and so many tasks without a chunk.
     pub(super) fn packed(self, unplaced: u64) -> Self {
         Self { is_packed: true, unplaced: Cell::new(unplaced), ..self }
+    }
+
+    /// True if a task, counted over the set, is one of its.
+    pub(super) const fn has(&self, task: u64) -> bool {
+        task >= self.first_task && task - self.first_task < self.key.task_count as u64
     }
 
     /// Number of its tasks.
@@ -89,6 +94,11 @@ impl Member {
         debug_assert!(task >= self.first_task, "it is one of its tasks");
         let task = u32::try_from(task.saturating_sub(self.first_task)).unwrap_or(u32::MAX);
         SlotKey { task, ..self.key }
+    }
+
+    /// True if a task, counted over the set, had a chunk when the file was opened.
+    pub(super) const fn was_found(&self, task: u64) -> bool {
+        task.saturating_sub(self.first_task) < self.found_count
     }
 
     /// Bytes from one block of a task to its next.
@@ -148,13 +158,21 @@ impl Member {
     }
 
     pub(super) async fn sync(&self, machine: &Machine, data_only: bool) -> io::Result<()> {
-        machine.sync(&self.data, data_only).await?;
+        sync(machine, &self.data, data_only).await?;
         let journal = self.journal.borrow().clone();
-        match journal {
-            Some(journal) => machine.sync(&journal, data_only).await,
-            None => Ok(()),
-        }?;
+        if let Some(journal) = journal {
+            sync(machine, &journal, data_only).await?;
+        }
         self.is_durable.set(true);
         Ok(())
     }
+}
+
+async fn sync(machine: &Machine, file: &uring::File, data_only: bool) -> io::Result<()> {
+    #[cfg(test)]
+    let syncing = crate::tests::power::Syncing::begin(file.fd());
+    machine.sync(file, data_only).await?;
+    #[cfg(test)]
+    syncing.end();
+    Ok(())
 }

@@ -11,7 +11,7 @@ use multifile::catalogue::{Change, Node, ROOT, Time};
 use rustix::io::Errno;
 use storage::{
     Storage as _,
-    names::{Answer, FileCall, NameCall},
+    names::{Answer, CallPath, FileCall, NameCall},
 };
 use wire::{ListingWriter, NewMode, Status, Uses};
 
@@ -39,50 +39,50 @@ pub(super) async fn execute(
 ) -> io::Result<Answer> {
     match call {
         NameCall::Stat { path, follow } => {
-            let inode = volume.tree.borrow().find(&path, follow)?.inode()?;
+            let inode = volume.tree.borrow().find_at(&path, follow)?.inode()?;
             return Ok(Answer::status(&status(volume, inode)?));
         }
         NameCall::ReadDir { path, from, room } => {
             let tree = volume.tree.borrow();
-            let folder = tree.find(&path, true)?.inode()?;
+            let folder = tree.find_at(&path, true)?.inode()?;
             return Ok(Answer::counted(listing(&tree, folder, from, room)?));
         }
         NameCall::ReadLink { path } => {
             let tree = volume.tree.borrow();
-            let node = tree.node(tree.find(&path, false)?.inode()?).ok_or(Errno::NOENT)?;
+            let node = tree.node(tree.find_at(&path, false)?.inode()?).ok_or(Errno::NOENT)?;
             let text = node.is_link().then(|| node.text.clone()).ok_or(Errno::INVAL)?;
             return Ok(Answer::counted(text));
         }
         NameCall::FileSystem { path } => {
-            volume.tree.borrow().find(&path, true)?.inode()?;
+            volume.tree.borrow().find_at(&path, true)?.inode()?;
             let physical = volume.physical()?;
             return volume.machine().on(&physical, FileCall::FileSystem).await;
         }
         NameCall::Access { path, mode } => {
             let (tree, wish) = (volume.tree.borrow(), Wish::of_access(mode));
-            let inode = tree.find(&path, true)?.inode()?;
+            let inode = tree.find_at(&path, true)?.inode()?;
             if wish.writes() && !volume.is_writable {
                 return Err(Errno::ROFS.into());
             }
             tree.may(inode, wish)?;
         }
         NameCall::SyncFolder { path } => {
-            volume.tree.borrow().find(&path, true)?.inode()?;
+            volume.tree.borrow().find_at(&path, true)?.inode()?;
             volume.sync(None, true).await?;
         }
         NameCall::Truncate { path, len } => {
-            let inode = volume.tree.borrow().find(&path, true)?.inode()?;
+            let inode = volume.tree.borrow().find_at(&path, true)?.inode()?;
             truncate(volume, inode, len).await?;
         }
         NameCall::Lease { path, session, uses } => {
             return lease(volume, &path, session, uses, intake);
         }
         NameCall::Set { path, follow, what } => {
-            let mut inode = volume.tree.borrow().find(&path, follow)?.inode()?;
+            let mut inode = volume.tree.borrow().find_at(&path, follow)?.inode()?;
             let is_folder = volume.tree.borrow().node(inode).is_some_and(Node::is_folder);
             if let Some(intake) = intake.filter(|_| is_folder) {
                 drop(intake.prepare(volume, &[], true).await);
-                inode = volume.tree.borrow().find(&path, follow)?.inode()?;
+                inode = volume.tree.borrow().find_at(&path, follow)?.inode()?;
             }
             set(volume, inode, what).await?;
         }
@@ -123,7 +123,10 @@ async fn change(
         // Else what was published since, or another call, has made something else of the names.
         if !is_other.get() {
             intake.settle(volume, &concerned.made);
-            intake.settle(volume, &concerned.lost);
+            // Who found it gone took nothing, and a client may have claimed the name since.
+            if changed.is_ok() {
+                intake.settle(volume, &concerned.lost);
+            }
             return changed;
         }
     }
@@ -142,7 +145,7 @@ struct Concerned {
 
 impl Concerned {
     fn by(tree: &Tree, call: &NameCall) -> Result<Self, Errno> {
-        let find = |path| tree.find(path, false);
+        let find = |path: &CallPath| tree.find_at(path, false);
         let linked = match call {
             NameCall::Link { from, .. } => Some(find(from)?.inode()?),
             _ => None,
@@ -179,13 +182,13 @@ impl Concerned {
 /// Has a client make files in a folder by its bundle.
 fn lease(
     volume: &Rc<Volume>,
-    path: &CStr,
+    path: &CallPath,
     session: u32,
     uses: Uses,
     intake: Option<&Intake>,
 ) -> io::Result<Answer> {
     let intake = intake.ok_or(Errno::OPNOTSUPP)?;
-    let folder = volume.tree.borrow().find(path, true)?.inode()?;
+    let folder = volume.tree.borrow().find_at(path, true)?.inode()?;
     let words = intake.lease(volume, folder, session, uses)?;
     let status = status(volume, folder)?.encode();
     let words = words.iter().flat_map(|word| word.to_le_bytes());
@@ -219,7 +222,7 @@ pub(super) async fn cover(volume: &Rc<Volume>, path: &CStr) -> io::Result<()> {
 
 /// Returns a call's changes to the names.
 fn changes(tree: &Tree, call: &NameCall, now: Time) -> Result<Vec<Change>, Errno> {
-    let find = |path| tree.find(path, false);
+    let find = |path: &CallPath| tree.find_at(path, false);
     match call {
         NameCall::Unlink { path } => tree.unlink_file(&find(path)?, now),
         NameCall::RemoveDir { path } => tree.remove_folder(&find(path)?, now),

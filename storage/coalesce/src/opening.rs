@@ -244,23 +244,22 @@ fn read_names(
         tracing::warn!("{} may not be written: its files are only read", path.display());
     }
     let names = growing.names(lens.first().copied().unwrap_or(0)).map_err(of_set)?;
-    let read = Catalogue::read(&names).map_err(why)?;
+    let read = names.map_err(why)?;
     if read.is_damaged(!was_unclosed) {
         if is_writable {
             return Err(Unfit::LostNames.into());
         }
         tracing::warn!("{}: its names are damaged: files are missing", path.display());
     }
-    let Reading { catalogue, len, .. } = read;
+    let Reading { catalogue, begin, len, .. } = read;
     if damaged.contains(&catalogue::TASK) {
         tracing::warn!("{}: what was last done to its names is lost", path.display());
     }
     if let Some(names) = names_of(&catalogue, &damaged) {
         tracing::warn!("{}: the ends of these files are lost: {names}", path.display());
     }
-    let names = (catalogue::records_at(&names).map_err(why)?, len as u64);
-    if let Some(len) = lens.first_mut() {
-        *len = names.1;
+    if let Some(stream_len) = lens.first_mut() {
+        *stream_len = len;
     }
     Ok(Opened {
         hold,
@@ -268,7 +267,7 @@ fn read_names(
         lens,
         ends: Vec::new(),
         catalogue,
-        names,
+        names: (begin, len),
         before: if was_unclosed { Prior::Unclosed } else { Prior::Closed },
         is_writable,
     })

@@ -56,17 +56,14 @@ impl Volume {
             self.free_left().await;
         }
         let most = len.next_multiple_of(u64::from(DENSE_UNIT)).max(len * FILLED_PART);
-        let is_unused = |task| self.stream(task).is_ok_and(|found| Rc::strong_count(&found) <= 2);
-        let Some((chunk_len, task)) = self.users.take_free(len..=most, is_unused) else {
-            return Ok(None);
-        };
+        let Some((chunk_len, task)) = self.take_free(len..=most).await? else { return Ok(None) };
         let member = Rc::clone(self.stream(task)?.member());
         let _taken = self.placing.take().await;
         if self.tell_chunks(&member).await.is_err() {
             self.users.set_free([(chunk_len, task)]);
             return Ok(None);
         }
-        self.empty(chunk_len, task).await.map(|()| Some(task))
+        Ok(Some(task))
     }
 
     /// A dense file that has room for one more stream of `len` bytes.
@@ -142,7 +139,10 @@ impl Volume {
         let moved = async {
             let new = self.stream(new_task)?;
             old.copy_to(&new, self.machine(), COPY_LEN).await?;
-            new.member().has_moved_in.set(true);
+            if old.is_synced() {
+                new.member().sync(self.machine(), true).await?;
+                new.keep_synced();
+            }
             self.give_task(changing, live, new_task).await
         };
         let moved = moved.await;

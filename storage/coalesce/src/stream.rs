@@ -54,6 +54,8 @@ pub(super) struct Stream {
     is_soiled: Cell<bool>,
     /// Another stream has the bytes of its file now.
     is_moved: Cell<bool>,
+    /// Bytes of it may be on the disk that are to stay there: synced, or older than this daemon.
+    is_synced: Cell<bool>,
     /// To change the length.
     turn: Turn,
     /// Shared by writes; exclusive to zero bytes.
@@ -120,8 +122,8 @@ impl Stream {
         let is_soiled = Cell::new(member.is_packed);
         let (place, bound, len) = (Cell::new(place), Cell::new(bound), Cell::new(len));
         let (turn, turns, turned) = (Turn::default(), Turns::default(), Notify::new());
-        let (is_moved, ends, extensions) =
-            (Cell::new(false), OnceCell::new(), Extensions::default());
+        let (is_moved, is_synced) = (Cell::new(false), Cell::new(false));
+        let (ends, extensions) = (OnceCell::new(), Extensions::default());
         Self {
             member,
             place,
@@ -131,6 +133,7 @@ impl Stream {
             bound,
             is_soiled,
             is_moved,
+            is_synced,
             turn,
             turns,
             turned,
@@ -166,6 +169,24 @@ impl Stream {
     /// It is nobody's, and so the next one's.
     pub(super) fn hand_on(&self) {
         self.is_moved.set(false);
+        self.is_synced.set(false);
+    }
+
+    /// Before it is synced: from here on who moves it syncs the copy first. False: it has moved.
+    pub(super) async fn begin_sync(&self) -> bool {
+        // One that is being moved may not know yet.
+        let _held = self.shared().await;
+        self.is_synced.set(true);
+        !self.is_moved.get()
+    }
+
+    /// It is to be on the disk wherever it is.
+    pub(super) fn keep_synced(&self) {
+        self.is_synced.set(true);
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        self.is_synced.get()
     }
 
     /// To write, beside others who do.

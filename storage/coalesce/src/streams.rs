@@ -94,7 +94,10 @@ impl Streams {
         let member = Rc::clone(member);
         let known = self.tasks.get_mut(index)?;
         let (place, key) = (known.place_in(&member), member.key(task));
-        let stream = Stream::new(member, place, key, known.len);
+        let stream = Stream::new(Rc::clone(&member), place, key, known.len);
+        if known.len > 0 && member.was_found(task) {
+            stream.keep_synced();
+        }
         // Names may get longer than a chunk in any case.
         if task > 0 && known.is_shorter(wide_len) && known.len <= known.chunk_len {
             stream.keep_within_chunk();

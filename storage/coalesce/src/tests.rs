@@ -7,6 +7,7 @@ mod lost;
 mod modes;
 mod ordered;
 mod plain;
+pub(crate) mod power;
 mod small;
 
 use std::{collections::BTreeMap, ffi::CString, io, path::PathBuf, rc::Rc};
@@ -20,7 +21,7 @@ use multifile::{
 use rustix::{fs::OFlags, io::Errno};
 use storage::{
     Machine, Storage as _,
-    names::{NameCall, OpenCall},
+    names::{CallPath, NameCall, OpenCall},
     verdict::errno,
 };
 use tempfile::TempDir;
@@ -219,8 +220,8 @@ impl World {
     }
 }
 
-fn name(path: &str) -> CString {
-    CString::new(format!("/m/{path}")).expect("no NUL")
+fn name(path: &str) -> CallPath {
+    CString::new(format!("/m/{path}")).expect("no NUL").into()
 }
 
 /// Process death at any point between calls: what was answered is there.
@@ -309,7 +310,7 @@ fn what_a_coalesced_folder_is_in_is_not_renamed() {
     let mut world = World::new(1);
     let (_, volume) = world.files.volumes[0].clone();
     world.files.volumes = Rc::new([(b"/p/q/m".to_vec(), volume)]);
-    let path = |path: &str| CString::new(path).expect("no NUL");
+    let path = |path: &str| CString::new(path).expect("no NUL").into();
     for (from, expected) in
         [("/p", Errno::BUSY), ("/p/q", Errno::BUSY), ("/p/q/m", Errno::XDEV), ("/pp", Errno::NOENT)]
     {

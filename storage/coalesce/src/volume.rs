@@ -197,11 +197,18 @@ impl Volume {
             // Names may get longer than a chunk in any case.
             let is_short = |task: &Task| task.is_shorter(self.shape.chunk_len);
             let is_packed = file > 0 && rows <= 1 && tasks.iter().all(is_short);
-            let unplaced = growing.task_count(file) - growing.placed_count(file);
-            // Only dense files of Kakehi get more chunks, not those of other packing.
-            let unplaced = if growing.fs_block_len(file) == DENSE_UNIT { unplaced } else { 0 };
+            let placed = growing.placed_count(file);
+            let rest = first_task + u64::from(placed)..first_task + u64::from(member.task_count());
+            // Only dense files of Kakehi get more chunks, not those of other packing, nor one that
+            // has lost chunk sizes with the node: names lead to tasks there.
+            let is_open = growing.fs_block_len(file) == DENSE_UNIT
+                && (is_new
+                    || rest.is_empty()
+                    || !self.tree.borrow().tasks().any(|task| rest.contains(&task)));
+            let unplaced = if is_open { member.task_count() - placed } else { 0 };
             let member = if is_packed { member.packed(unplaced.into()) } else { member };
-            streams.add(Rc::new(if is_new { member.fresh() } else { member }), tasks);
+            let found_count = if is_new { 0 } else { placed };
+            streams.add(Rc::new(member.found(found_count.into())), tasks);
         }
         Ok(())
     }
@@ -305,15 +312,16 @@ impl Volume {
     /// Has tasks for long streams free: those of files that are gone, or of another physical file.
     pub(super) async fn make_free(&self) -> io::Result<()> {
         let _taken = self.growth.take().await;
-        if self.users.has_free(self.shape.chunk_len) {
+        // Else none that is not on the disk as empty, or left, is ever free.
+        let can_sync = !self.has_failed_to_sync.get();
+        if self.users.has_free(self.shape.chunk_len, can_sync) {
             return Ok(()); // Another task has made room for both.
         }
         let is_wide = |(_, chunk_len, _): &Reach| *chunk_len >= self.shape.chunk_len;
         let all = self.streams.borrow().reaches().filter(is_wide).count();
         let reach = |task| self.streams.borrow().reach(task);
         let is_left = |task| reach(task).is_some_and(|reach| is_wide(&reach));
-        let is_in_doubt = self.has_failed_to_sync.get(); // None of them is ever free.
-        let left = if is_in_doubt { 0 } else { self.users.left_of(is_left) };
+        let left = if can_sync { self.users.left_of(is_left) } else { 0 };
         if left * LEFT_PART < all || left == 0 {
             // The first one may have the names alone.
             let names = usize::from(self.shape.first.task_count == 1);
@@ -331,46 +339,25 @@ impl Volume {
     /// Gets another physical file; the caller has the turn for that.
     pub(super) async fn add_member(&self, new: NewFile) -> io::Result<()> {
         let (growing, durable) = (Arc::clone(&self.growing), self.is_durable.get());
+        if durable {
+            self.sync_members().await?;
+        }
         let add = move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.add(new, durable)?);
         self.machine.call(add).await?;
+        if durable {
+            // No name leads into it before it is counted, also after the loss of the node.
+            self.stream(catalogue::TASK as u64)?.member().sync(&self.machine, true).await?;
+        }
         let before = self.streams.borrow().len() as u64;
         self.take_members(&[])?;
         self.take_journals()?;
+        if let Some(member) = self.streams.borrow().members().last().filter(|_| durable) {
+            member.is_durable.set(true);
+            #[cfg(test)]
+            crate::tests::power::Syncing::begin(member.data.fd()).end();
+        }
         let tasks = before..self.streams.borrow().len() as u64;
         self.users.set_free(self.with_chunks(tasks));
-        Ok(())
-    }
-
-    /// Makes durable what is in a stream, and all names.
-    pub(super) async fn sync(&self, stream: Option<&Stream>, data_only: bool) -> io::Result<()> {
-        self.tell_unsynced()?;
-        if !self.is_durable.replace(true) {
-            self.sync_counted().await?;
-        }
-        let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
-        self.sync_names(data_only).await?;
-        match stream {
-            Some(stream) if !Rc::ptr_eq(stream.member(), &names) => {
-                stream.member().sync(&self.machine, data_only).await
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Has all physical files on the disk, which are not to be lost where the first one counts
-    /// them.
-    async fn sync_counted(&self) -> io::Result<()> {
-        let members = {
-            // One that is being added may not know that it is to be there.
-            let _taken = self.growth.take().await;
-            self.members()
-        };
-        for member in members.iter().skip(1).filter(|member| !member.is_durable.get()) {
-            if let Err(why) = member.sync(&self.machine, true).await {
-                self.is_durable.set(false);
-                return Err(why);
-            }
-        }
         Ok(())
     }
 

@@ -175,6 +175,10 @@ impl Storage for Machine {
                 self.learned.learn(file.device(), CallKind::Sync, began.elapsed());
                 Ok(Answer::default())
             }
+            FileCall::CloseDuplicate => {
+                self.engines.close_duplicate(file).await?;
+                Ok(Answer::default())
+            }
             FileCall::Status if file.is_local() => names::execute_on(file, call),
             _ => self.call_on(file, move |file| names::execute_on(file, call)).await,
         }
@@ -318,14 +322,14 @@ mod tests {
         fn on_threads(&mut self, machine: &Machine, path: &str) -> [u64; 3] {
             let path = CString::new(path).expect("no NUL");
             let flags = OFlags::RDONLY.bits();
-            let call = OpenCall { path: path.clone(), flags, mode: 0, inode: 0 };
+            let call = OpenCall { path: path.clone().into(), flags, mode: 0, inode: 0 };
             let count = || self.engines.counters().threads;
             self.executor.run_until(async {
                 let first = count();
                 let (file, status) = machine.open(call).await.expect("opened");
                 assert_eq!(status.size, 5);
                 let opened = count();
-                let about = NameCall::Stat { path, follow: true };
+                let about = NameCall::Stat { path: path.into(), follow: true };
                 let answer = machine.name(about).await.expect("there");
                 assert_eq!(Status::decode(&answer.bytes).expect("a status").size, 5);
                 let asked = count();

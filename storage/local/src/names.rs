@@ -9,7 +9,6 @@ mod listing;
 mod status;
 
 use std::{
-    ffi::CStr,
     io,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex},
@@ -30,7 +29,7 @@ use uring::with_umask;
 use wire::{FileSystem, NewMode, Status, Times};
 
 pub use self::{
-    call::{Attributes, FileCall, NameCall, OpenCall},
+    call::{Attributes, CallPath, FileCall, NameCall, OpenCall},
     status::{device_of, is_of_view, is_same, show_in_view, status_at, status_of},
 };
 use crate::{
@@ -162,7 +161,7 @@ pub fn reopen(fd: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// Refuses a name that leads to something else than a regular file: opening may have effects.
-fn refuse_special(scope: &Scope, path: &CStr, flags: OFlags) -> io::Result<()> {
+fn refuse_special(scope: &Scope, path: &CallPath, flags: OFlags) -> io::Result<()> {
     let follow = !flags.intersects(OFlags::NOFOLLOW | OFlags::EXCL);
     let status = match status(scope, path, follow) {
         Ok(status) => status,
@@ -179,7 +178,7 @@ fn refuse_special(scope: &Scope, path: &CStr, flags: OFlags) -> io::Result<()> {
     }
 }
 
-fn status(scope: &Scope, path: &CStr, follow: bool) -> io::Result<Status> {
+fn status(scope: &Scope, path: &CallPath, follow: bool) -> io::Result<Status> {
     if follow {
         let found = status_of(scope.find(path)?);
         let is_stale = |why: &io::Error| Errno::from_io_error(why) == Some(Errno::STALE);
@@ -286,13 +285,15 @@ pub(crate) fn execute_on(file: &uring::File, call: FileCall) -> io::Result<Answe
             rustix::fs::fcntl_setfl(file, flags)?;
         }
         FileCall::Set(what) => what.apply(file.fd())?,
+        // An engine's to make.
+        FileCall::CloseDuplicate => return Err(Errno::NOSYS.into()),
     }
     Ok(Answer::default())
 }
 
 /// Opens a regular file to cut it; what is none is refused as by `truncate(2)`, and not opened:
 /// that may wait for others, and have effects.
-fn open_to_cut(scope: &Scope, path: &CStr) -> io::Result<OwnedFd> {
+fn open_to_cut(scope: &Scope, path: &CallPath) -> io::Result<OwnedFd> {
     let found = scope.find(path)?;
     match FileType::from_raw_mode(fstat(&found)?.st_mode) {
         FileType::RegularFile => {}
@@ -303,7 +304,7 @@ fn open_to_cut(scope: &Scope, path: &CStr) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(link_to(&found), flags, Mode::empty())?)
 }
 
-fn set(scope: &Scope, path: &CStr, follow: bool, what: Attributes) -> io::Result<()> {
+fn set(scope: &Scope, path: &CallPath, follow: bool, what: Attributes) -> io::Result<()> {
     if !follow {
         let at = scope.anchor(path)?;
         let (folder, name, flags) = (at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW);
@@ -412,7 +413,7 @@ mod tests {
         fs::write(folder.path().join("file"), "12345").expect("file");
         let cut = |name: &str, len| {
             let path = CString::new(folder.path().join(name).as_os_str().as_bytes()).unwrap();
-            let call = NameCall::Truncate { path, len };
+            let call = NameCall::Truncate { path: path.into(), len };
             let cut = execute(&Scope::Machine, &call, &Learned::default());
             cut.map(drop).map_err(|why| why.raw_os_error().map(Errno::from_raw_os_error))
         };

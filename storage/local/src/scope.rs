@@ -25,6 +25,9 @@ use rustix::{
     io::Errno,
     path::Arg,
 };
+use wire::Base;
+
+use crate::names::{CallPath, is_same, status_of};
 
 /// The folder below a root that belongs to the daemon; nothing of a client's leads there.
 pub const OWN_FOLDER: &str = ".kakehi";
@@ -59,6 +62,25 @@ pub struct Root {
 
 /// Device and inode.
 type Identity = ((u32, u32), u64);
+
+/// A name to look up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sought<'a> {
+    path: &'a [u8],
+    base: Option<Base>,
+}
+
+impl<'a> From<&'a CallPath> for Sought<'a> {
+    fn from(path: &'a CallPath) -> Self {
+        Self { path: path.to_bytes(), base: path.base }
+    }
+}
+
+impl<'a> From<&'a CStr> for Sought<'a> {
+    fn from(path: &'a CStr) -> Self {
+        Self { path: path.to_bytes(), base: None }
+    }
+}
 
 /// A name in an open folder.
 #[derive(Debug)]
@@ -123,24 +145,33 @@ impl Scope {
     }
 
     /// Opens a name.
-    pub(crate) fn open(&self, path: &CStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC;
+    pub(crate) fn open<'a>(
+        &self,
+        path: impl Into<Sought<'a>>,
+        flags: OFlags,
+        mode: Mode,
+    ) -> io::Result<OwnedFd> {
+        let (sought, flags) = (path.into(), flags | OFlags::CLOEXEC);
         match self.root() {
-            None => Ok(openat(CWD, path, flags, mode)?),
-            Some(root) => Ok(root.open(path.to_bytes(), flags, mode, self.bounds())?),
+            None => Ok(openat(CWD, sought.path, flags, mode)?),
+            Some(root) => root.open(sought, flags, mode, self.bounds()),
         }
     }
 
     /// Finds what a name leads to, links followed.
-    pub(crate) fn find(&self, path: &CStr) -> io::Result<OwnedFd> {
+    pub(crate) fn find<'a>(&self, path: impl Into<Sought<'a>>) -> io::Result<OwnedFd> {
         self.open(path, OFlags::PATH, Mode::empty())
     }
 
     /// The folder a name is in, and the last part of the name, which may be a link or be missing.
-    pub(crate) fn anchor(&self, path: &CStr) -> io::Result<Anchored> {
+    pub(crate) fn anchor<'a>(&self, path: impl Into<Sought<'a>>) -> io::Result<Anchored> {
+        let sought = path.into();
         match self.root() {
-            None => Ok(Anchored { folder: None, name: path.to_owned() }),
-            Some(root) => Ok(root.anchor(path.to_bytes(), self.bounds())?),
+            None => Ok(Anchored { folder: None, name: CString::new(sought.path)? }),
+            Some(root) => {
+                let base = root.base(sought, self.bounds())?;
+                Ok(root.anchor(sought.path, base.as_ref(), self.bounds())?)
+            }
         }
     }
 
@@ -199,9 +230,28 @@ impl Scope {
     }
 }
 
+/// The open folder that a path is relative to.
+struct Opened {
+    fd: OwnedFd,
+    /// Length of its own path.
+    len: usize,
+}
+
 impl Root {
     fn open(
         &self,
+        sought: Sought<'_>,
+        flags: OFlags,
+        mode: Mode,
+        bounds: ResolveFlags,
+    ) -> io::Result<OwnedFd> {
+        let base = self.base(sought, bounds)?;
+        Ok(self.open_in(base.as_ref(), sought.path, flags, mode, bounds)?)
+    }
+
+    fn open_in(
+        &self,
+        base: Option<&Opened>,
         path: &[u8],
         flags: OFlags,
         mode: Mode,
@@ -210,7 +260,7 @@ impl Root {
         let follows = !flags.contains(OFlags::NOFOLLOW);
         let mut path = path.to_owned();
         for _ in 0..LINKS_MAX {
-            let at = self.anchor(&path, bounds)?;
+            let at = self.anchor(&path, base, bounds)?;
             let (folder, name) = (at.folder(), at.name.as_bytes());
             match resolve(folder, name, flags, mode, ResolveFlags::NO_SYMLINKS | bounds) {
                 Err(Errno::LOOP) if follows => match readlinkat(folder, name, Vec::new()) {
@@ -229,13 +279,40 @@ impl Root {
         Err(Errno::LOOP)
     }
 
-    fn anchor(&self, path: &[u8], bounds: ResolveFlags) -> Result<Anchored, Errno> {
-        let (folder, name) = split(path);
+    /// Opens the folder that a name is relative to. What has its name may be another one by now:
+    /// then nothing is looked up.
+    fn base(&self, sought: Sought<'_>, bounds: ResolveFlags) -> io::Result<Option<Opened>> {
+        let Some(base) = sought.base else { return Ok(None) };
+        let len = base.len_in(sought.path).ok_or(Errno::INVAL)?;
+        let path = sought.path.get(..len).unwrap_or_default();
+        let fd = beneath(self.fd.as_fd(), path, bounds)?;
+        let found = status_of(&fd)?;
+        // Servers of one file system may number its device apart.
+        if !is_same(((0, base.number), base.born), ((0, found.inode), found.born)) {
+            return Err(Errno::STALE.into());
+        }
+        Ok(Some(Opened { fd, len }))
+    }
+
+    fn anchor(
+        &self,
+        path: &[u8],
+        base: Option<&Opened>,
+        bounds: ResolveFlags,
+    ) -> Result<Anchored, Errno> {
+        let rest = base.and_then(|base| path.get(base.len..)).unwrap_or(path);
+        let (folder, name) = split(rest);
         debug_assert!(!name.contains(&b'/'), "the last part of a name is one part");
-        let start = folder.iter().position(|byte| *byte != b'/');
-        let folder = start.and_then(|start| folder.get(start..)).unwrap_or(b".");
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | bounds;
-        let folder = resolve(self.fd.as_fd(), folder, folder_flags(), Mode::empty(), beneath)?;
+        let folder = match base {
+            None => beneath(self.fd.as_fd(), folder, bounds)?,
+            Some(base) => match beneath(base.fd.as_fd(), folder, bounds) {
+                // A link on the way may lead out of that folder, if not of the root.
+                Err(Errno::XDEV) if bounds.is_empty() => {
+                    beneath(self.fd.as_fd(), split(path).0, bounds)?
+                }
+                found => found?,
+            },
+        };
         let here = identity(folder.as_fd(), c"")?;
         let is_in_root = here == self.identity;
         // A root may know the folder by more names: as one that does not tell case from case.
@@ -272,6 +349,14 @@ pub(crate) fn link_to(fd: &OwnedFd) -> String {
 
 const fn folder_flags() -> OFlags {
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC)
+}
+
+/// Opens a folder, to which no link leads out of this one.
+fn beneath(folder: BorrowedFd<'_>, path: &[u8], bounds: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let start = path.iter().position(|byte| *byte != b'/');
+    let path = start.and_then(|start| path.get(start..)).unwrap_or(b".");
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | bounds;
+    resolve(folder, path, folder_flags(), Mode::empty(), how)
 }
 
 fn resolve(

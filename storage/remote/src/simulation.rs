@@ -26,7 +26,7 @@ use shm::copy::{copy_in, copy_out};
 use simulated::{NoPark, SimClock, seeds};
 use storage::{
     lock_call::LockCall,
-    names::{NameCall, OpenCall},
+    names::{CallPath, NameCall, OpenCall},
 };
 use uring::{Buffers, Heap};
 use wire::{
@@ -385,8 +385,8 @@ fn first_piece(line: &[u8]) -> &[u8] {
     &line[..line.len().min(TRANSFER_LEN_MAX)]
 }
 
-fn path(name: &str) -> CString {
-    CString::new(name).expect("no NUL")
+fn path(name: &str) -> CallPath {
+    CString::new(name).expect("no NUL").into()
 }
 
 fn buffers(bytes: &[u8]) -> Buffers {

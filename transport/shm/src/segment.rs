@@ -35,6 +35,8 @@ pub const LANES: usize = 63;
 pub const FILES: usize = 256;
 /// Counters of a session, and of a job for processes without one.
 pub const COUNTERS: usize = 64;
+/// Words of the bits of files that processes of the job have mapped as shared.
+const MAPPED_WORDS: usize = 16 << 10;
 /// Bytes a lane has for paths and results.
 pub const LANE_BUFFER_LEN: usize = 16 << 10;
 /// Executors of a daemon.
@@ -53,6 +55,8 @@ pub struct JobShared {
     pub counters: [AtomicU64; COUNTERS],
     /// Inodes with files open for write-behind.
     pub inodes: Inodes,
+    /// Two bits for each file that a process of the job has mapped as shared.
+    pub mapped: [AtomicU64; MAPPED_WORDS],
     /// Costs of file systems, as all processes have found.
     pub costs: Costs,
     /// Names that may be in coalesced folders.

@@ -55,7 +55,7 @@ fn frames_that_look_different_have_another_version() {
     let fingerprint = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((VERSION, fingerprint), (18, 0x35ca_06d4_c05d_13fc));
+    assert_eq!((VERSION, fingerprint), (19, 0xb621_1d9c_117c_0ab1));
 }
 
 #[test]

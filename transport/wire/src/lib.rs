@@ -14,6 +14,7 @@ extern crate std;
 mod named;
 
 mod answer;
+mod base;
 mod counter;
 mod entry;
 #[cfg(feature = "frames")]
@@ -37,6 +38,7 @@ mod whence;
 mod words;
 
 pub use answer::{FileSystem, FoundLock, Status, Value};
+pub use base::Base;
 pub use counter::{COUNTER_COUNT, Counter, RULES_COUNTED, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
 #[cfg(feature = "frames")]
@@ -65,4 +67,4 @@ pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
 /// change of what any of their bytes is, or means: a peer on another node may be of another build.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;

@@ -103,9 +103,9 @@ macro_rules! requests {
         /// A request as decoded from an entry. `file` is a file slot of the session, and counts
         /// only where `path_len`, the length of a path, is zero or missing; lengths and offsets
         /// are bytes; `at` and `start` are the first byte in the file; `arena_at` counts from the
-        /// start of the session's arena; paths are absolute, without a final NUL, at the start of
-        /// the lane's buffer, in `paths` two of them; `follow` is true if a final symbolic link is
-        /// followed.
+        /// start of the session's arena; paths are absolute, without a final NUL, perhaps behind
+        /// a [`Base`](crate::Base), at the start of the lane's buffer, in `paths` two of them;
+        /// `follow` is true if a final symbolic link is followed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(missing_docs, reason = "what fields of these names are is said above")]
         pub enum Request {$(
@@ -222,7 +222,6 @@ requests! {
     /// [`FileFlags`](crate::FileFlags) bits. `flags` are those of `open(2)`, `mode` is a
     /// [`NewMode`](crate::NewMode).
     Open = 1, "open", twice, names, recorded {
-        /// Slot to fill.
         file: u32 = File,
         /// `O_*` bits.
         flags: u32 = First,
@@ -236,7 +235,6 @@ requests! {
     };
     /// Drains the file and lets go of its descriptor; the error it still owes is in its slot.
     Close = 2, "close", twice, file, kept {
-        /// Slot to empty.
         file: u32 = File,
     };
     /// Reads into the arena; completes with the bytes read.
@@ -260,7 +258,10 @@ requests! {
         arena_at: u64 = B,
     };
     /// Drains every file of the session.
-    FlushAll = 5, "flush_all", twice, session, here;
+    FlushAll = 5, "flush_all", twice, session, here {
+        /// True if those of all other sessions are drained, too.
+        of_job: bool = Len,
+    };
     /// Drains the file and makes data and metadata durable.
     Sync = 6, "fsync", twice, file, kept {
         file: u32 = File,
@@ -463,19 +464,16 @@ requests! {
     };
     /// Drains the file; completes with its size.
     FindEnd = 40, "find_end", twice, file, here {
-        /// Slot.
         file: u32 = File,
     };
     /// Drains the file; completes with the position of the first data from `at` on.
     FindData = 41, "find_data", twice, file, anew {
-        /// Slot.
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
     };
     /// Drains the file; completes with the position of the first hole from `at` on.
     FindHole = 42, "find_hole", twice, file, anew {
-        /// Slot.
         file: u32 = File,
         /// Bytes from the start.
         at: u64 = A,
@@ -490,6 +488,11 @@ requests! {
     SetAppend = 45, "set_append", twice, file, anew {
         file: u32 = File,
         appends: bool = Len,
+    };
+    /// Drains the file and closes a duplicate of its descriptor: the file system may refuse what
+    /// was written only then.
+    CloseDuplicate = 46, "close_duplicate", twice, file, kept {
+        file: u32 = File,
     };
 }
 

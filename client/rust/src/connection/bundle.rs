@@ -11,10 +11,10 @@ use shm::{
     bundle::{ALIGNMENT, Logs, Ring},
     copy::{copy_in, copy_out},
 };
-use wire::{Record, Uses};
+use wire::{Base, Record, Uses};
 
 use super::Connection;
-use crate::{arena::Arena, clock::coarse_now};
+use crate::{arena::Arena, clock::coarse_now, paths::Asked};
 
 /// Longer files are promoted, bytes.
 pub(crate) const LEN_MAX: u64 = 256 << 10;
@@ -259,6 +259,8 @@ impl Terms {
 /// A folder in which files may be made as long as no folder changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
+    /// The folder that its path is relative to: by another one the path may lead elsewhere.
+    base: Option<Base>,
     pub(crate) path: [u8; FOLDER_LEN_MAX],
     pub(crate) len: usize,
     pub(crate) folder: u64,
@@ -275,6 +277,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     pub(crate) const NONE: Self = Self {
+        base: None,
         path: [0; FOLDER_LEN_MAX],
         len: 0,
         folder: 0,
@@ -288,6 +291,14 @@ impl Lease {
 
     pub(crate) fn path(&self) -> &[u8] {
         self.path.get(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        Asked { base: self.base, text: self.path() }
+    }
+
+    pub(crate) fn is_of(&self, folder: Asked<'_>) -> bool {
+        (self.base, self.path()) == (folder.base, folder.text)
     }
 
     pub(crate) const fn is_used_up(&self) -> bool {
@@ -329,13 +340,14 @@ impl Leases {
     }
 
     /// A place for another lease, of this folder.
-    pub(crate) fn forget(&mut self, held: &HeldFolders, folder: &[u8]) -> Option<usize> {
+    pub(crate) fn forget(&mut self, held: &HeldFolders, folder: Asked<'_>) -> Option<usize> {
+        let Asked { base, text: folder } = folder;
         let places = (self.next..LEASES).chain(0..self.next);
         let index = places.into_iter().find(|index| held.is_free(*index))?;
         self.next = (index + 1) % LEASES;
         held.name(index, folder)?;
         let lease = self.all.get_mut(index)?;
-        *lease = Lease { len: folder.len(), ..Lease::NONE };
+        *lease = Lease { base, len: folder.len(), ..Lease::NONE };
         lease.path.get_mut(..folder.len())?.copy_from_slice(folder);
         Some(index)
     }

@@ -101,6 +101,13 @@ fn what_is_seldom_asked_of_remote_files_is_answered_as_of_native_ones() {
     assert!(said.contains("tcgetattr: Inappropriate ioctl"), "{said}");
 }
 
+#[test]
+fn open_remote_files_are_changed_by_the_names_of_their_numbers() {
+    crate::views::needs_view!();
+    let said = same_in_a_remote_folder("own_names");
+    assert!(said.contains("mode 100600") && said.contains("time 4000"), "{said}");
+}
+
 /// By the server, which finds out that the folder is gone.
 #[test]
 fn names_of_an_open_folder_are_made_durable_where_they_are() {

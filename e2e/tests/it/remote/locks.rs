@@ -345,3 +345,23 @@ fn lock_that_somebody_took_meanwhile_is_an_error() {
     assert_eq!(fs::read(server.job().join("file")).expect("there"), b"", "nothing was written");
     server.end();
 }
+
+#[test]
+fn record_lock_of_a_view_that_somebody_took_meanwhile_is_an_error() {
+    crate::views::needs_view!();
+    let folder = Folder::new();
+    let mut server = Server::start(&folder, Scheme::Tcp);
+    let mut command = server.run(&folder);
+    command.args(["env", "LD_PRELOAD="]);
+    locks(&mut command, "keep", &local(&folder).join("file"), &["posix"]);
+    let mut talker = Talker::start(&mut command);
+    assert_eq!(talker.line(), "locked\n");
+    let file = native(&server, "file");
+    server.kill();
+    let lock = FlockOperation::NonBlockingLockExclusive;
+    rustix::fs::fcntl_lock(&file, lock).expect("the server's is gone");
+    server.restart();
+    assert_eq!(Keeper(talker).end()[0], "write: Input/output error\n");
+    assert_eq!(fs::read(server.job().join("file")).expect("there"), b"", "nothing was written");
+    server.end();
+}

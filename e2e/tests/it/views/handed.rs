@@ -393,6 +393,9 @@ tell('stream', lambda: os.dup2(fd, 0))
 tell('send', lambda: os.sendfile(fd, fd, 0, 1))
 sys.stdout.flush()
 tell('made', child)
+own = '/proc/self/fd/%d' % fd
+tell('own name', lambda: os.truncate(own, 2))
+tell('own mode', lambda: os.chmod(own, 0o600))
 os.write(fd, b'5')
 print(os.pread(fd, 9, 0))
 ";
@@ -403,7 +406,8 @@ fn calls_that_need_a_view_fail_where_there_is_none_and_are_told_of() {
     let mut command = coalescing(&folder, "none");
     let output = run(command.args(["python3", "-c", UNVIEWED]).arg(local(&folder)), SOON);
     let expected = "enter ENOTSUP\nlist ENOTSUP\nreal ENOTSUP\nmap ENODEV\nmap to read ENODEV\n\
-        stream ENOTSUP\nsend EINVAL\nchild EBADF\nmade 0\nb'01235'\n";
+        stream ENOTSUP\nsend EINVAL\nchild EBADF\nmade 0\n\
+        own name ENOTSUP\nown mode None\nb'01235'\n";
     assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
     let line = "calls failed: their folder has no view";
     assert!(text(&output.stderr).contains(line), "{}", text(&output.stderr));

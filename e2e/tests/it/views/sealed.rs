@@ -90,6 +90,17 @@ fn strangers_of_an_ordinary_user_are_held_to_the_mode() {
     }
 }
 
+/// dash closes its own number first, and runs the program whatever the redirection says.
+#[test]
+fn standard_output_that_cannot_lead_to_a_folder_without_a_view_is_nobody_elses_number() {
+    let folder = Folder::new();
+    fs::create_dir(local(&folder)).expect("a folder");
+    let mut command = coalescing(&folder, "none");
+    let script = "/usr/bin/test -e /proc/self/fd/1 >\"$0/log\"; echo $?";
+    let output = run(command.args(["dash", "-c", script]).arg(local(&folder)), SOON);
+    assert_eq!(text(&output.stdout), "0\n", "{output:?}");
+}
+
 #[test]
 fn folder_that_a_killed_job_left_read_only_is_mended_by_the_next_run() {
     if !can_cover("a folder that was left read-only") {

@@ -3,10 +3,13 @@
 //! A writer that dies leaves its last record incomplete, which is no damage: it was never answered
 //! for. A record that is not whole and has whole ones behind it was whole once.
 
+use std::ops::Range;
+
 use super::{
-    Catalogue, END, FOLDER, Node, ROOT, Unreadable, head,
+    Catalogue, END, FOLDER, HEAD_LEN_MAX, Node, ROOT, Unreadable, head,
     record::{HEAD_LEN, each_change, record},
 };
+use crate::codec::wide;
 
 /// Bytes that are compared with checksums, at most, to find whole records behind damage.
 const SEARCHED_MAX: usize = 1 << 30;
@@ -16,8 +19,10 @@ const SEARCHED_MAX: usize = 1 << 30;
 pub struct Reading {
     /// The names; behind damage, what whole records say that makes sense without the others.
     pub catalogue: Catalogue,
+    /// Where the records begin in the stream.
+    pub begin: u64,
     /// Bytes of the stream up to the first record that is not whole.
-    pub len: usize,
+    pub len: u64,
     /// How it ends there.
     pub end: End,
 }
@@ -53,24 +58,47 @@ impl Catalogue {
     ///
     /// Why these are no names.
     pub fn read(stream: &[u8]) -> Result<Reading, Unreadable> {
-        let (number, at) = head(stream)?;
-        let mut len = usize::try_from(at).map_err(|_| Unreadable::Damaged)?;
-        if len > stream.len() {
-            return Err(Unreadable::Damaged);
+        let part = |part: Range<u64>| {
+            let (from, to) = (usize::try_from(part.start), usize::try_from(part.end));
+            let part = from.ok().zip(to.ok()).and_then(|(from, to)| stream.get(from..to));
+            part.map(<[u8]>::to_vec).ok_or(())
+        };
+        Self::read_parts(wide(stream.len()), part).unwrap_or(Err(Unreadable::Damaged))
+    }
+
+    /// Reads the names in a stream of `len` bytes, of which `part` returns a part: the head, and
+    /// the records. What is between, where names were before they were written anew, may be a long
+    /// hole.
+    ///
+    /// # Errors
+    ///
+    /// Those of `part`; within, why these are no names.
+    pub fn read_parts<E>(
+        len: u64,
+        mut part: impl FnMut(Range<u64>) -> Result<Vec<u8>, E>,
+    ) -> Result<Result<Reading, Unreadable>, E> {
+        let (number, begin) = match head(&part(0..len.min(wide(HEAD_LEN_MAX)))?) {
+            Ok((_, begin)) if begin > len => return Ok(Err(Unreadable::Damaged)),
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why)),
+        };
+        Ok(Self::new(number, Node::default()).read_records(begin, &part(begin..len)?))
+    }
+
+    fn read_records(mut self, begin: u64, records: &[u8]) -> Result<Reading, Unreadable> {
+        let mut at = 0;
+        while let Some(body) = records.get(at..).and_then(record) {
+            each_change(body, |change| self.apply(change)).ok_or(Unreadable::Damaged)?;
+            at += HEAD_LEN + body.len();
         }
-        let mut catalogue = Self::new(number, Node::default());
-        while let Some(body) = stream.get(len..).and_then(record) {
-            each_change(body, |change| catalogue.apply(change)).ok_or(Unreadable::Damaged)?;
-            len += HEAD_LEN + body.len();
-        }
-        let end = if is_end(stream, len) {
+        let end = if is_end(records, at) {
             End::Whole
-        } else if catalogue.read_behind(stream, len) {
+        } else if self.read_behind(records, at) {
             End::Damaged
         } else {
             End::Torn
         };
-        Ok(Reading { catalogue, len, end })
+        Ok(Reading { catalogue: self, begin, len: begin + wide(at), end })
     }
 
     /// Makes the changes of whole records behind one at `at` that is not, as far as they make

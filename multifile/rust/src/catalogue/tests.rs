@@ -12,7 +12,7 @@ fn folder() -> Node {
 
 /// The names in a stream, and how many of its bytes count.
 fn names_in(stream: &[u8]) -> Result<(Catalogue, usize), Unreadable> {
-    Catalogue::read(stream).map(|read| (read.catalogue, read.len))
+    Catalogue::read(stream).map(|read| (read.catalogue, usize::try_from(read.len).unwrap()))
 }
 
 fn sample() -> (Vec<u8>, Vec<usize>) {
@@ -193,7 +193,8 @@ fn whole_records_behind_a_changed_one_are_read_and_it_is_damage() {
         let mut changed = stream.clone();
         changed[at] ^= 4;
         let read = Catalogue::read(&changed).unwrap();
-        assert!(starts().any(|start| start == read.len) && read.len <= at, "{at}");
+        let len = usize::try_from(read.len).unwrap();
+        assert!(starts().any(|start| start == len) && len <= at, "{at}");
         let expected = if at < last { End::Damaged } else { End::Torn };
         assert_eq!(read.end, expected, "{at}");
         assert!(read.is_damaged(true), "{at}");
@@ -211,7 +212,7 @@ fn whole_records_behind_a_changed_one_are_read_and_it_is_damage() {
     // A writer that died leaves the last record cut; zeros that end the records hide others.
     for end in last + 1..stream.len() {
         let read = Catalogue::read(&stream[..end]).unwrap();
-        assert_eq!((read.end, read.len, read.is_damaged(false)), (End::Torn, last, false));
+        assert_eq!((read.end, read.len, read.is_damaged(false)), (End::Torn, last as u64, false));
     }
     let ended = [&stream[..last], &END, &stream[last..]].concat();
     assert_eq!(Catalogue::read(&ended).unwrap().end, End::Whole);

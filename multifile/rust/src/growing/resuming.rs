@@ -4,12 +4,13 @@
 //! opened, so that works on a full disk, too, and whoever dies before the first write has changed
 //! nothing.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, result, sync::Arc};
 
 use super::{Filled, Growing, Held, Member};
 use crate::{
     backing::{FREE_LEN, read_stored},
-    codec::wide,
+    catalogue::{Catalogue, Reading, Unreadable},
+    codec::narrow,
     error::{Error, OnFile as _, Part, Result},
     mark::Mark,
     name,
@@ -67,25 +68,25 @@ impl<S: Storage> Growing<S> {
         Ok((growing, Held { lens, was_unclosed: true, ..Held::default() }))
     }
 
-    /// The first `len` bytes of the stream that may hold names, closed or not.
+    /// The names in the first `len` bytes of the stream that may hold some, closed or not.
     ///
     /// # Errors
     ///
     /// What the storage reports; [`Part::Truncated`]: it ends before; [`Part::Blocks`]: more than
-    /// 64 MiB of it are holes.
-    pub fn names(&self, len: u64) -> Result<Vec<u8>> {
+    /// 64 MiB of them are holes. Within, why these are no names.
+    pub fn names(&self, len: u64) -> Result<result::Result<Reading, Unreadable>> {
         let (place, member) = (self.place(0, 0)?, self.member(0)?);
-        let (mut bytes, mut free) = (Vec::new(), FREE_LEN);
-        for block in 0.. {
-            let done = wide(bytes.len());
-            let rest = len.saturating_sub(done).min(place.chunk_len);
-            if rest == 0 {
-                break;
+        Catalogue::read_parts(len, |part| {
+            let (mut bytes, mut free, mut at) = (Vec::new(), FREE_LEN, part.start);
+            while at < part.end {
+                let (block, within) = (at / place.chunk_len, at % place.chunk_len);
+                let rest = (part.end - at).min(place.chunk_len - within);
+                let from = place.block_at(narrow(block))? + within;
+                read_stored(&*member.file, 0, from..from + rest, &mut bytes, &mut free)?;
+                at += rest;
             }
-            let at = place.block_at(block)?;
-            read_stored(&*member.file, 0, at..at + rest, &mut bytes, &mut free)?;
-        }
-        Ok(bytes)
+            Ok(bytes)
+        })
     }
 }
 

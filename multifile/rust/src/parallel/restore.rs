@@ -174,9 +174,8 @@ fn carry<S: Storage>(
     for (_, len) in line.pieces(bytes) {
         let mut piece = vec![0; len];
         line.part.scatter(&sending.pieces(len), &mut piece)?;
-        if let Some(Ok(now)) = &mut receiving
-            && let Err(error) = now.take(&piece)
-        {
+        let taken = receiving.as_mut().and_then(|now| now.as_mut().ok()?.take(&piece).err());
+        if let Some(error) = taken {
             receiving = Some(Err(error));
         }
     }

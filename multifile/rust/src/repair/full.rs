@@ -5,8 +5,8 @@
 
 use super::recorded::note_sum;
 use crate::{
-    catalogue::{self, Catalogue, End, HEAD_LEN_MAX, Reading, Unreadable},
-    codec::{narrow, wide},
+    catalogue::{self, End, HEAD_LEN_MAX, Reading, Unreadable},
+    codec::narrow,
     cursor::Cursor,
     error::{OnFile as _, Result},
     estimate::{Extent, end_with_record},
@@ -94,8 +94,8 @@ fn end_with_name<F: File>(front: &Front<F>, extent: &mut Extent) -> Result<()> {
     let cursor = Cursor::new(place, extent.lens.clone(), front.number)?;
     let mut stream = TaskReader::of(front.file.clone(), front.number, cursor);
     // Names that cannot be read stay as they are.
-    match stream.read_rest().map(|names| Catalogue::read(&names)) {
-        Ok(Ok(Reading { len, end: End::Torn, .. })) => extent.end_at(&mut stream, wide(len)),
+    match stream.read_names() {
+        Ok(Ok(Reading { len, end: End::Torn, .. })) => extent.end_at(&mut stream, len),
         _ => Ok(()),
     }
 }

@@ -108,15 +108,15 @@ fn note_slot<F: File>(
     gaps: &mut Gaps,
 ) -> Result<()> {
     let place = front.layout.place(task).unwrap_or_default();
-    let in_file = place.block_at(block).is_ok_and(|at| at + slot.used <= front.size);
-    if slot.used == 0 && slot.more == 0 || slot.used > place.chunk_len || !in_file {
+    let there = place.block_at(block).map_or(0, |at| front.size.saturating_sub(at));
+    if slot.used > place.chunk_len || slot.used > there {
         // The data this slot vouches for is not there: the node was lost before it was durable.
-        if slot.used > 0 {
-            extent.note(Flaw::Damage);
-        }
+        extent.note(Flaw::Damage);
+    }
+    let mut used = slot.used.min(there);
+    if used == 0 && slot.more == 0 || slot.used > place.chunk_len {
         return Ok(());
     }
-    let mut used = slot.used;
     if slot.more > 0 {
         let at = place.block_at(block)?;
         let end = data_end(front, at + used..at + place.chunk_len)?;

@@ -3,7 +3,7 @@
 use super::{mend::Patch, state::State};
 use crate::{header::FILE_COUNT_AT, physical::Front, storage::File};
 
-/// A physical file whose writer died before it said that the set had got another one.
+/// A physical file that does not say how many there are by now.
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) number: u32,
@@ -11,13 +11,14 @@ pub(super) struct Behind {
     pub(super) count: [u8; 4],
 }
 
-/// The files that do not say yet that the set got another one, which file 0 says first, or that say
-/// so where it was lost with the node that file 0 did.
+/// The files that say of another number of files than file 0, while that is being written: their
+/// writer died before it said that the set got another one, or that was lost with the node, of any
+/// of them and for any number of files.
 pub(super) fn behind<F: File>(fronts: &[Front<F>], states: &[State]) -> Vec<Behind> {
     let Some((first, others)) = fronts.split_first() else { return Vec::new() };
     let count = first.header.file_count;
     let is_written = matches!(states.first(), Some(State::Unclosed { .. }));
-    let is_other = |other: &&Front<F>| other.header.file_count.abs_diff(count) == 1;
+    let is_other = |other: &&Front<F>| other.header.file_count != count;
     let others = others.iter().filter(|other| is_written && is_other(other));
     let behind = |other: &Front<F>| Behind {
         number: other.number,

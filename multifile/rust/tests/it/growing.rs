@@ -235,3 +235,35 @@ fn a_multifile_that_was_renamed_is_closed_where_it_is() {
     let reader = Reader::open(&grown.disk, Path::new("b.sion")).unwrap();
     assert_eq!(reader.block_lens(1).unwrap(), [4]);
 }
+
+/// As after the loss of a node that had written only some headers.
+#[test]
+fn set_is_as_many_files_as_its_first_one_says_whatever_the_others_say() {
+    for counts in [[1, 2, 3], [2, 2, 4], [4, 3, 3]] {
+        let folder = TempDir::new().unwrap();
+        let mut grown = Grown::create(&folder);
+        for _ in 0..3 {
+            grown.add();
+        }
+        grown.write(10, 0, b"last");
+        for (file, count) in (1..).zip(counts) {
+            let physical = grown.growing.file(file).unwrap();
+            physical.write_all_at(&u32::to_le_bytes(file.max(count - 1) + 1), 28).unwrap();
+        }
+        let grown = Grown::open(&folder, grown.streams, true);
+        grown.close();
+    }
+}
+
+#[test]
+fn stream_ends_where_the_file_does_if_its_journal_says_more() {
+    let folder = TempDir::new().unwrap();
+    let mut grown = Grown::create(&folder);
+    grown.write(2, 0, &[7; 10]);
+    let (place, key) = (grown.growing.place(0, 2).unwrap(), grown.growing.key(0, 2).unwrap());
+    grown.growing.file(0).unwrap().set_len(place.start_at + 10).unwrap();
+    let slot = Slot::of(60, None).encode(&key);
+    grown.growing.journal(0).unwrap().write_all_at(&slot, key.at().unwrap()).unwrap();
+    let (_, held) = Growing::open(&grown.disk, Path::new(NAME), &options()).unwrap();
+    assert_eq!((held.lens, held.damaged), (vec![0, 0, 10], vec![2]));
+}

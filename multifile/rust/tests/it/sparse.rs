@@ -10,6 +10,7 @@ use std::{
 
 use multifile::{
     Disk, Error, Growing, NewTask, Options, Part, Reader, Repair, TaskReader, Writer,
+    catalogue::{Catalogue, End, HEAD_LEN_MAX, Node},
     codec::Order,
     journal::{Slot, SlotKey},
     keyval::Records,
@@ -225,8 +226,39 @@ fn a_stream_that_is_a_hole_is_not_read_as_a_whole() {
         let mut stream = Reader::open(&disk, path).unwrap().stream(0).unwrap();
         let damaged = Some(Error::Damaged { part: Part::Blocks, file: 0 });
         assert_eq!(stream.read_rest().err(), damaged);
-        let opened = Growing::open_to_read(&disk, path, &Options::default());
-        assert_eq!(opened.unwrap().0.names(chunk_len).err(), damaged);
     });
     assert!(peak < MEMORY_MAX, "took {peak} bytes");
+}
+
+/// As after they were written anew: where they were before is a hole of any length.
+#[test]
+fn names_behind_a_long_hole_are_read_and_those_that_are_a_hole_are_not() {
+    let (path, chunk_len) = (Path::new(NAME), 8 * MANY);
+    let catalogue = Catalogue::new(7, Node { mode: 0o040_755, ..Node::default() });
+    let records = catalogue.records();
+    for begin in [HEAD_LEN_MAX as u64, chunk_len - records.len() as u64] {
+        let folder = TempDir::new().unwrap();
+        let disk = disk(&folder);
+        let tasks = NewTask::in_one_file(&[chunk_len]);
+        let mut writer = Writer::create(&disk, path, &tasks, &Options::default()).unwrap();
+        let mut task = writer.task(0).unwrap();
+        task.write(&catalogue.head_at(begin)).unwrap();
+        task.advance(chunk_len - HEAD_LEN_MAX as u64 - records.len() as u64).unwrap();
+        task.write(&records).unwrap();
+        writer.close().unwrap();
+        let (peak, ()) = peak_during(|| {
+            let mut stream = Reader::open(&disk, path).unwrap().stream(0).unwrap();
+            let opened = Growing::open_to_read(&disk, path, &Options::default()).unwrap().0;
+            for names in [stream.read_names(), opened.names(chunk_len)] {
+                if begin == HEAD_LEN_MAX as u64 {
+                    assert_eq!(names.err(), Some(Error::Damaged { part: Part::Blocks, file: 0 }));
+                } else {
+                    let read = names.unwrap().unwrap();
+                    assert_eq!((read.begin, read.len, read.end), (begin, chunk_len, End::Whole));
+                    assert_eq!(read.catalogue.number(), 7);
+                }
+            }
+        });
+        assert!(peak < MEMORY_MAX, "took {peak} bytes");
+    }
 }

@@ -84,8 +84,13 @@ impl Intake {
         folders: bool,
     ) -> Reserved<'_> {
         let names: Vec<_> = made.iter().map(|found| volume.tree.borrow().hash(found)).collect();
-        for name in &names {
+        let mut claimed = Vec::new();
+        for (name, found) in names.iter().zip(made) {
             *self.making.borrow_mut().entry(*name).or_default() += 1;
+            if self.names().claim(*name) {
+                continue;
+            }
+            claimed.push((*name, found));
             if !self.names().insert(*name) && self.begin_anew(1) {
                 self.names().insert(*name);
             }
@@ -93,6 +98,9 @@ impl Intake {
         let reserved = Reserved { intake: self, names };
         self.names().raise(folders);
         self.take_all().await;
+        let is_there = |found: &Found| volume.tree.borrow().has(found);
+        let by_nobody = claimed.into_iter().filter(|(_, found)| !is_there(found));
+        self.contested.borrow_mut().extend(by_nobody.map(|(name, _)| name));
         reserved
     }
 
@@ -101,7 +109,9 @@ impl Intake {
         let tree = volume.tree.borrow();
         for found in names {
             let hash = tree.hash(found);
-            if !tree.has(found) && !self.making.borrow().contains_key(&hash) {
+            let is_others =
+                self.making.borrow().contains_key(&hash) || self.contested.borrow().contains(&hash);
+            if !tree.has(found) && !is_others {
                 self.names().remove(hash);
             }
         }
@@ -144,6 +154,7 @@ impl Intake {
             source.borrow_mut().outdate();
         }
         self.names().clear();
+        self.contested.borrow_mut().clear();
         self.names().offer(slots);
         self.slots.set(slots);
         self.listed.borrow_mut().clear();

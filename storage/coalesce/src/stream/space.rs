@@ -11,6 +11,9 @@ use super::{super::piece::Piece, Stream, write_all};
 /// Zeros that are written at a time where no hole can be made.
 const ZEROS_LEN: usize = 1 << 20;
 
+/// Length of the pages in which space is given back, bytes.
+const PAGE_LEN: u64 = 4096;
+
 impl Stream {
     /// Gives back space that was reserved, as far as the stream does not reach it.
     pub(in super::super) async fn give_back(
@@ -30,8 +33,11 @@ impl Stream {
         let (len, mut at) = (self.len(), 0);
         self.change_len(machine, len, 0).await?;
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        while at < len {
-            let piece = self.piece(at, len - at)?;
+        // Its last page is nobody else's where a chunk has whole pages.
+        let has_pages = self.ends.get().is_none() && self.place.get().chunk_len % PAGE_LEN == 0;
+        let end = if has_pages { len.next_multiple_of(PAGE_LEN) } else { len };
+        while at < end {
+            let piece = self.piece(at, end - at)?;
             if let Err(why) = self.allocate(machine, hole, piece).await {
                 // What is left there would be seen if it got longer again.
                 self.change_len(machine, 0, len).await?;

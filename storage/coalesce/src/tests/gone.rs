@@ -120,3 +120,18 @@ fn daemon_that_dies_over_a_removal_leaves_all_of_a_file_or_nothing() {
     }
     assert!(removed > 2, "no daemon died behind the record");
 }
+
+/// They are not known to be empty on the disk, and what waits for one to be would wait for ever.
+#[test]
+fn places_of_removed_files_are_nobodys_once_a_sync_has_failed() {
+    let mut world = World::new(1);
+    let other = world.make("b", 100);
+    (0..3).for_each(|number| drop(world.make(&format!("r{number}"), 9_000)));
+    (0..3).for_each(|number| world.unlink(&format!("r{number}")));
+    world.sync(&other);
+    world.files.volumes[0].1.has_failed_to_sync.set(true);
+    for number in 0..12 {
+        let open = world.make(&format!("n{number}"), 5_000);
+        assert_eq!(world.read(&open), [7; 5_000]);
+    }
+}

@@ -1,10 +1,11 @@
 //! Names as clients claim them, what the files are made with that they make, and where they are.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use multifile::catalogue::{Names, Node, ROOT, TEXT_LEN_MAX, is_name};
 use rustix::io::Errno;
 use shm::NameHash;
+use storage::names::CallPath;
 
 use super::{Found, Tree, Wish};
 
@@ -16,6 +17,20 @@ pub(crate) struct NamedFile<'a> {
 }
 
 impl Tree {
+    /// As [`find`](Self::find), if the folder that the path is relative to is still where the path
+    /// says.
+    pub(crate) fn find_at(&self, path: &CallPath, follow: bool) -> Result<Found, Errno> {
+        let base = path.base.and_then(|base| Some((base, base.len_in(path.to_bytes())?)));
+        if let Some((base, len)) = base {
+            let folder = path.to_bytes().get(..len).unwrap_or_default();
+            let folder = CString::new(folder).map_err(|_| Errno::INVAL)?;
+            if self.find(&folder, true)?.inode()? != base.number {
+                return Err(Errno::STALE);
+            }
+        }
+        self.find(path, follow)
+    }
+
     /// Numbers that nobody but the caller gives to inodes: so many from the one returned on.
     pub(crate) fn reserve(&mut self, count: u64) -> u64 {
         self.catalogue.reserve(count)

@@ -3,19 +3,64 @@
 //!
 //! A call is decoded from a copy that nobody else can change: paths are absolute, and without NUL.
 
-use std::ffi::{CStr, CString};
+use std::{ffi::CString, ops::Deref};
 
 use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
 };
-use wire::{PathPair, Request, Times, Uses};
+use wire::{Base, PathPair, Request, Times, Uses};
+
+/// A path of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallPath {
+    /// Absolute.
+    pub text: CString,
+    /// The open folder that it is relative to, which is among the first of its parts.
+    pub base: Option<Base>,
+}
+
+impl From<CString> for CallPath {
+    fn from(text: CString) -> Self {
+        Self { text, base: None }
+    }
+}
+
+impl Deref for CallPath {
+    type Target = CString;
+
+    fn deref(&self) -> &CString {
+        &self.text
+    }
+}
+
+impl CallPath {
+    fn decode(bytes: &[u8]) -> Result<Self, Errno> {
+        let (base, path) = Base::decode(bytes).ok_or(Errno::INVAL)?;
+        match path.first() {
+            None | Some(b'/') => Ok(Self { text: terminated(path)?, base }),
+            Some(_) => Err(Errno::INVAL),
+        }
+    }
+
+    /// Has it begin at a folder that it leads through.
+    pub fn enter(&mut self, rest: CString) {
+        // Else a link has led there, and nothing says where the base is.
+        let is_behind = self.text.to_bytes().ends_with(rest.to_bytes());
+        *self = Self { text: rest, base: self.base.filter(|_| is_behind) };
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let base = self.base.map(|base| base.encode());
+        [base.as_ref().map_or(&[][..], |base| base), self.text.to_bytes()].concat()
+    }
+}
 
 /// Opening a file by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenCall {
-    /// Absolute.
-    pub path: CString,
+    /// Leads to it.
+    pub path: CallPath,
     /// `O_*` bits.
     pub flags: u32,
     /// Permission bits of a created file.
@@ -28,21 +73,21 @@ pub struct OpenCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "these are the system calls of such names, and their arguments")]
 pub enum NameCall {
-    Stat { path: CString, follow: bool },
-    Truncate { path: CString, len: u64 },
-    Unlink { path: CString },
-    Rename { from: CString, to: CString, flags: u32 },
-    MakeDir { path: CString, mode: u32 },
-    RemoveDir { path: CString },
-    ReadDir { path: CString, from: u64, room: usize },
-    Link { from: CString, to: CString },
-    Symlink { text: CString, name: CString },
-    ReadLink { path: CString },
-    Set { path: CString, follow: bool, what: Attributes },
-    Access { path: CString, mode: u32 },
-    FileSystem { path: CString },
-    SyncFolder { path: CString },
-    Lease { path: CString, session: u32, uses: Uses },
+    Stat { path: CallPath, follow: bool },
+    Truncate { path: CallPath, len: u64 },
+    Unlink { path: CallPath },
+    Rename { from: CallPath, to: CallPath, flags: u32 },
+    MakeDir { path: CallPath, mode: u32 },
+    RemoveDir { path: CallPath },
+    ReadDir { path: CallPath, from: u64, room: usize },
+    Link { from: CallPath, to: CallPath },
+    Symlink { text: CString, name: CallPath },
+    ReadLink { path: CallPath },
+    Set { path: CallPath, follow: bool, what: Attributes },
+    Access { path: CallPath, mode: u32 },
+    FileSystem { path: CallPath },
+    SyncFolder { path: CallPath },
+    Lease { path: CallPath, session: u32, uses: Uses },
 }
 
 /// A call on an open file that moves no bytes between it and a buffer.
@@ -71,6 +116,8 @@ pub enum FileCall {
         /// Their number.
         len: u64,
     },
+    /// Closes a duplicate of its descriptor, which tells what a close would.
+    CloseDuplicate,
     /// Resolves a position as `lseek(2)`; how far a file may reach its file system says.
     Seek(SeekFrom),
     /// Has it written at its end from now on, or where each write says.
@@ -98,7 +145,7 @@ impl OpenCall {
     /// As [`NameCall::decode`].
     pub fn decode(request: &Request, payload: &[u8]) -> Result<Self, Errno> {
         let Request::Open { flags, mode, inode, .. } = *request else { return Err(Errno::NOSYS) };
-        Ok(Self { path: absolute(payload)?, flags, mode, inode })
+        Ok(Self { path: CallPath::decode(payload)?, flags, mode, inode })
     }
 
     /// The request that opens into `file`, and the path that goes with it.
@@ -143,12 +190,12 @@ impl NameCall {
     /// - `EINVAL`: it is relative, or has a NUL; a length that no file has; too few bytes came.
     /// - `ENOSYS`: it is not a request on names.
     pub fn decode(request: &Request, payload: &[u8], room: usize) -> Result<Self, Errno> {
-        let one = || absolute(payload);
+        let one = || CallPath::decode(payload);
         let split = |at: u32| payload.split_at_checked(at as usize).ok_or(Errno::INVAL);
         let set = |path_len: u32, follow: bool| {
             let (path, rest) = split(path_len)?;
             let what = Attributes::decode(request, rest)?;
-            Ok(Self::Set { path: absolute(path)?, follow, what })
+            Ok(Self::Set { path: CallPath::decode(path)?, follow, what })
         };
         Ok(match *request {
             Request::Stat { follow, .. } => Self::Stat { path: one()?, follow },
@@ -159,18 +206,18 @@ impl NameCall {
             Request::Unlink { .. } => Self::Unlink { path: one()? },
             Request::Rename { paths, flags } => {
                 let (from, to) = split(paths.from_len)?;
-                Self::Rename { from: absolute(from)?, to: absolute(to)?, flags }
+                Self::Rename { from: CallPath::decode(from)?, to: CallPath::decode(to)?, flags }
             }
             Request::MakeDir { mode, .. } => Self::MakeDir { path: one()?, mode },
             Request::RemoveDir { .. } => Self::RemoveDir { path: one()? },
             Request::ReadDir { from, .. } => Self::ReadDir { path: one()?, from, room },
             Request::Link { paths } => {
                 let (from, to) = split(paths.from_len)?;
-                Self::Link { from: absolute(from)?, to: absolute(to)? }
+                Self::Link { from: CallPath::decode(from)?, to: CallPath::decode(to)? }
             }
             Request::Symlink { paths } => {
                 let (text, name) = split(paths.from_len)?;
-                Self::Symlink { text: terminated(text)?, name: absolute(name)? }
+                Self::Symlink { text: terminated(text)?, name: CallPath::decode(name)? }
             }
             Request::ReadLink { .. } => Self::ReadLink { path: one()? },
             Request::SetMode { path_len, .. } => set(path_len, true)?,
@@ -199,7 +246,7 @@ impl NameCall {
             }
             Self::Unlink { ref path } => about(path, |path_len| Request::Unlink { path_len }),
             Self::Rename { ref from, ref to, flags } => {
-                about_both(from, to, |paths| Request::Rename { paths, flags })
+                about_both(&from.encode(), to, |paths| Request::Rename { paths, flags })
             }
             Self::MakeDir { ref path, mode } => {
                 about(path, |path_len| Request::MakeDir { path_len, mode })
@@ -209,14 +256,14 @@ impl NameCall {
                 about(path, |path_len| Request::ReadDir { path_len, from })
             }
             Self::Link { ref from, ref to } => {
-                about_both(from, to, |paths| Request::Link { paths })
+                about_both(&from.encode(), to, |paths| Request::Link { paths })
             }
             Self::Symlink { ref text, ref name } => {
-                about_both(text, name, |paths| Request::Symlink { paths })
+                about_both(text.to_bytes(), name, |paths| Request::Symlink { paths })
             }
             Self::ReadLink { ref path } => about(path, |path_len| Request::ReadLink { path_len }),
             Self::Set { what: Attributes::Mode(_), follow: false, .. } => Err(Errno::NOTSUP),
-            Self::Set { ref path, follow, what } => what.encode(0, path, follow),
+            Self::Set { ref path, follow, what } => what.encode(0, Some(path), follow),
             Self::Access { ref path, mode } => {
                 about(path, |path_len| Request::Access { path_len, mode })
             }
@@ -247,7 +294,7 @@ impl NameCall {
     }
 
     /// The paths of the call, the one it is about first. The text of a link is none.
-    pub fn paths_mut(&mut self) -> [Option<&mut CString>; 2] {
+    pub fn paths_mut(&mut self) -> [Option<&mut CallPath>; 2] {
         match self {
             Self::Stat { path, .. }
             | Self::Truncate { path, .. }
@@ -297,6 +344,7 @@ impl FileCall {
                 i64::try_from(len).map_err(|_| Errno::INVAL)?;
                 Self::Truncate { len }
             }
+            Request::CloseDuplicate { .. } => Self::CloseDuplicate,
             Request::Allocate { mode, at, len, .. } => Self::Allocate { mode, at, len },
             Request::SetPosition { at, .. } => Self::Seek(SeekFrom::Start(at)),
             Request::FindData { at, .. } => Self::Seek(SeekFrom::Data(at)),
@@ -318,13 +366,14 @@ impl FileCall {
             Self::Sync { data_only: false } => Request::Sync { file },
             Self::Sync { data_only: true } => Request::Datasync { file },
             Self::Truncate { len } => Request::Truncate { file, path_len: 0, len },
+            Self::CloseDuplicate => Request::CloseDuplicate { file },
             Self::Allocate { mode, at, len } => Request::Allocate { file, mode, at, len },
             Self::Seek(SeekFrom::Start(at)) => Request::SetPosition { file, at },
             Self::Seek(SeekFrom::Data(at)) => Request::FindData { file, at },
             Self::Seek(SeekFrom::Hole(at)) => Request::FindHole { file, at },
             Self::Seek(_) => return Err(Errno::INVAL),
             Self::SetAppend(appends) => Request::SetAppend { file, appends },
-            Self::Set(what) => return what.encode(file, c"", true),
+            Self::Set(what) => return what.encode(file, None, true),
         };
         Ok((request, Vec::new()))
     }
@@ -354,29 +403,29 @@ impl Attributes {
         })
     }
 
-    /// The request that sets them, of a path, or of a slot when that is empty; and what goes with
+    /// The request that sets them, of a path, or of a slot when there is none; and what goes with
     /// it.
     ///
     /// # Errors
     ///
     /// `ENAMETOOLONG`.
-    pub fn encode(self, file: u32, path: &CStr, follow: bool) -> Result<(Request, Vec<u8>), Errno> {
-        let (request, mut payload) = about(path, |path_len| match self {
+    pub fn encode(
+        self,
+        file: u32,
+        path: Option<&CallPath>,
+        follow: bool,
+    ) -> Result<(Request, Vec<u8>), Errno> {
+        let mut payload = path.map(CallPath::encode).unwrap_or_default();
+        let path_len = len_of(&payload)?;
+        let request = match self {
             Self::Mode(mode) => Request::SetMode { file, path_len, mode },
             Self::Owner(user, group) => Request::SetOwner { file, path_len, user, group, follow },
             Self::Times(_) => Request::SetTimes { file, path_len, follow },
-        })?;
+        };
         if let Self::Times(times) = self {
             payload.extend(times.encode());
         }
         Ok((request, payload))
-    }
-}
-
-fn absolute(path: &[u8]) -> Result<CString, Errno> {
-    match path.first() {
-        None | Some(b'/') => terminated(path),
-        Some(_) => Err(Errno::INVAL),
     }
 }
 
@@ -388,22 +437,27 @@ fn terminated(bytes: &[u8]) -> Result<CString, Errno> {
 }
 
 /// The request about a path of some length, and the path.
-fn about(path: &CStr, request: impl FnOnce(u32) -> Request) -> Result<(Request, Vec<u8>), Errno> {
-    Ok((request(len_of(path)?), path.to_bytes().to_vec()))
+fn about(
+    path: &CallPath,
+    request: impl FnOnce(u32) -> Request,
+) -> Result<(Request, Vec<u8>), Errno> {
+    let path = path.encode();
+    Ok((request(len_of(&path)?), path))
 }
 
 /// The request about two paths, and the paths.
 fn about_both(
-    from: &CStr,
-    to: &CStr,
+    from: &[u8],
+    to: &CallPath,
     request: impl FnOnce(PathPair) -> Request,
 ) -> Result<(Request, Vec<u8>), Errno> {
-    let paths = PathPair { from_len: len_of(from)?, to_len: len_of(to)? };
-    Ok((request(paths), [from.to_bytes(), to.to_bytes()].concat()))
+    let to = to.encode();
+    let paths = PathPair { from_len: len_of(from)?, to_len: len_of(&to)? };
+    Ok((request(paths), [from, &to].concat()))
 }
 
-fn len_of(path: &CStr) -> Result<u32, Errno> {
-    u32::try_from(path.count_bytes()).map_err(|_| Errno::NAMETOOLONG)
+fn len_of(path: &[u8]) -> Result<u32, Errno> {
+    u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)
 }
 
 #[cfg(test)]

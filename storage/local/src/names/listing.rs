@@ -9,13 +9,18 @@ use std::{
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
 use wire::{Listed, ListingWriter, NameKind};
 
-use super::Answer;
+use super::{Answer, CallPath};
 use crate::scope::{OWN_FOLDER, Scope};
 
 /// The names of a folder, as many as fit into `room` bytes. Where it goes on, which is given back
 /// as `from`, is the folder's own word for the scope, since others may have removed names by then,
 /// so that their number says nothing.
-pub(super) fn read_dir(scope: &Scope, path: &CStr, from: u64, room: usize) -> io::Result<Answer> {
+pub(super) fn read_dir(
+    scope: &Scope,
+    path: &CallPath,
+    from: u64,
+    room: usize,
+) -> io::Result<Answer> {
     let fd = scope.open(path, OFlags::DIRECTORY, Mode::empty())?;
     let hides = scope.is_root(fd.as_fd());
     let mut dir = Dir::new(fd)?;
@@ -82,7 +87,8 @@ mod tests {
         }
         let (mut found, mut from) = (BTreeSet::new(), 0);
         loop {
-            let part = read_dir(&Scope::Machine, &path, from, 200).expect("a folder").bytes;
+            let part =
+                read_dir(&Scope::Machine, &path.clone().into(), from, 200).expect("a folder").bytes;
             let Some(part) = Listing::decode(&part) else { break };
             from = part.next;
             for listed in names(part.names).filter(|listed| listed.kind == NameKind::File) {

@@ -78,14 +78,15 @@ fn names_may_be_as_long_as_the_kernel_takes_them() {
     let mut path = Vec::new();
     for len in [255; 15].into_iter().chain([252]) {
         path.extend([b"/".to_vec(), vec![b'd'; len]].concat());
-        let at = scope.anchor(&CString::new(path.clone()).expect("no NUL")).expect("a folder");
+        let at =
+            scope.anchor(CString::new(path.clone()).expect("no NUL").as_c_str()).expect("a folder");
         rustix::fs::mkdirat(at.folder(), &at.name, Mode::RWXU).expect("made");
     }
     path.extend(b"/f");
     let path = CString::new(path).expect("no NUL");
     assert_eq!(path.count_bytes(), 4095);
     let flags = OFlags::WRONLY | OFlags::CREATE;
-    scope.open(&path, flags, Mode::RWXU).expect("a file");
+    scope.open(path.as_c_str(), flags, Mode::RWXU).expect("a file");
 }
 
 /// As when the creation of a file is answered again, by opening what it has made.
@@ -189,4 +190,28 @@ fn last_names_that_are_links_are_followed() {
     assert!(root.join("sub/new").is_file());
     symlink("round", root.join("round")).expect("link");
     assert_eq!(scope.find(c"/round").expect_err("no end").raw_os_error(), Some(40));
+}
+
+#[test]
+fn name_is_found_in_the_folder_that_it_is_relative_to_or_not_at_all() {
+    let (folder, scope) = tree();
+    let root = folder.path().join("root");
+    symlink("../beside", root.join("sub/link")).expect("link");
+    fs::write(root.join("beside"), "z").expect("file");
+    let status = status_of(scope.find(c"/sub").expect("there")).expect("open");
+    let in_sub = |rest: &str, born| {
+        let text = CString::new(format!("/sub{rest}")).expect("no NUL");
+        let rest_len = u16::try_from(rest.len()).expect("short");
+        CallPath { text, base: Some(Base { number: status.inode, born, rest_len, ups: 0 }) }
+    };
+    for rest in ["", "/file", "/link", "/./file"] {
+        assert!(scope.find(&in_sub(rest, status.born)).is_ok(), "{rest}");
+    }
+    let stale = |error: io::Error| assert_eq!(error.raw_os_error(), Some(116), "{error}");
+    stale(scope.find(&in_sub("/file", status.born ^ 1)).expect_err("made later"));
+    fs::rename(root.join("sub"), root.join("old")).expect("moved");
+    let gone = scope.anchor(&in_sub("/file", status.born)).expect_err("gone");
+    assert_eq!(gone.raw_os_error(), Some(2));
+    fs::create_dir(root.join("sub")).expect("another");
+    stale(scope.anchor(&in_sub("/file", status.born)).expect_err("another folder"));
 }

@@ -17,13 +17,13 @@
 //! that file. The size that tells of an append is the one it had before another client appended
 //! (see `doubts`); programs on the server's machine may have appended, too ([`doubt`]).
 
-use std::{ffi::CString, fmt, io, ops::Range, rc::Rc};
+use std::{fmt, io, ops::Range, rc::Rc};
 
 use rustix::{fs::FallocateFlags, io::Errno};
 use shm::staging::doubt::{self, GROWN_MAX, Record};
 use storage::{
     Storage, grown,
-    names::{FileCall, Identity, NameCall, OpenCall, is_same},
+    names::{CallPath, FileCall, Identity, NameCall, OpenCall, is_same},
 };
 use wire::Status;
 
@@ -178,7 +178,11 @@ async fn look<S: Storage>(storage: &S, effect: &Effect<S::File>) -> io::Result<O
 }
 
 /// Returns the status of a name, if it exists; why it cannot, the request says.
-async fn stat<S: Storage>(storage: &S, path: &CString, follow: bool) -> io::Result<Option<Status>> {
+async fn stat<S: Storage>(
+    storage: &S,
+    path: &CallPath,
+    follow: bool,
+) -> io::Result<Option<Status>> {
     match storage.name(NameCall::Stat { path: path.clone(), follow }).await {
         Ok(answer) => Ok(Status::decode(&answer.bytes)),
         Err(error) => match Errno::from_io_error(&error) {

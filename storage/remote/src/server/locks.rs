@@ -118,7 +118,9 @@ impl<S: Locking> Service<S> {
             return self.unlock(session, handle, call).await;
         }
         let is_grace = || self.grace.expire(self.handle.now(), &*self.shelf);
-        if call.terms.reclaims && !is_grace() && !session.locks.is_settled.get() {
+        // While others are awaited, too, one that is not may have lost its locks to somebody.
+        let is_awaited = || is_grace() && self.grace.awaits(session.name());
+        if call.terms.reclaims && !is_awaited() && !session.locks.is_settled.get() {
             return Err(Errno::NOLCK);
         }
         let end = self.handle.now() + WAIT_MAX;

@@ -187,9 +187,10 @@ impl Storage for SimDisk {
                 self.pause().await;
                 Ok(Answer::status(&self.disk.status(file.inode)))
             }
-            FileCall::Sync { .. } | FileCall::Set(_) | FileCall::Allocate { .. } => {
-                Ok(Answer::default())
-            }
+            FileCall::Sync { .. }
+            | FileCall::CloseDuplicate
+            | FileCall::Set(_)
+            | FileCall::Allocate { .. } => Ok(Answer::default()),
             _ => Err(Errno::NOSYS.into()),
         }
     }

@@ -57,7 +57,12 @@ impl<N: Network> Client<N> {
                 let call = LockCall::unlock_all(LockOwner::Process, process);
                 // It fails where the file is gone, too.
                 self.ask_now(inbox, outbox, request(handle, call), &[]).await?.ok();
-                self.state.borrow().opened.of_process(process, identity)
+                let mut files = self.state.borrow().opened.of_process(process, identity);
+                // A process that locks through a view has no files of its own here.
+                if !files.contains(&handle) {
+                    files.push(handle);
+                }
+                files
             }
             Owner::OpenFile(handle, _) => vec![handle],
         };

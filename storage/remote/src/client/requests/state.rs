@@ -10,7 +10,7 @@ use executor::Notify;
 use rustix::io::Errno;
 use storage::{lock_call::LockCall, names::Answer};
 use uring::Buffer;
-use wire::{Request, Status};
+use wire::{Base, Request, Status};
 
 use super::standing::Standing;
 use crate::{
@@ -84,8 +84,9 @@ impl State {
                 }
             }
             (Ok(answer), Request::Open { file, flags, .. }) => {
-                if let Some(status) = Status::decode(&answer.bytes) {
-                    self.opened.insert(file, pending.payload.clone(), flags, &status);
+                let opened = Status::decode(&answer.bytes).zip(Base::decode(&pending.payload));
+                if let Some((status, (_, path))) = opened {
+                    self.opened.insert(file, path.to_vec(), flags, &status);
                 }
             }
             (Ok(_), Request::SetAppend { file, appends }) => self.opened.set_append(file, appends),

@@ -287,7 +287,8 @@ fn request_that_was_refused_is_refused_again_whatever_has_become_possible() {
         for entry in fs::read_dir(&root).expect("folder").flatten() {
             let name = entry.file_name();
             if name != "log" && name != OWN_FOLDER {
-                fs::rename(entry.path(), root.join(format!("away-{}", name.display()))).unwrap();
+                fs::rename(entry.path(), root.join(format!("away-{}", name.to_string_lossy())))
+                    .unwrap();
             }
         }
         fs::write(root.join("new"), "").expect("file");
