@@ -59,8 +59,6 @@ use crate::{
 };
 
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a thread keeps handlers from its files while the daemon, or a server, does not answer.
-const LET_IN: Duration = Duration::from_secs(1);
 /// How long the exit of a killed daemon may take before it counts as held up by a file system.
 const EXIT_TIME: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Looks when the daemon was just woken: it will not answer sooner than a sleeper is woken.
@@ -463,7 +461,7 @@ impl Lane<'_> {
             let after = now();
             silent += after.saturating_sub(before).min(2 * LOOK);
             let is_away = connection.has_remote || phase().is_none();
-            if is_away && after.saturating_sub(began) > LET_IN {
+            if is_away && after.saturating_sub(began) > section::PATIENCE {
                 section::let_in();
             }
             connection.check_alive();

@@ -207,6 +207,7 @@ impl<T, const DEFERS: bool> Lock<T, DEFERS> {
                 return true;
             }
         }
+        let mut left = time;
         loop {
             let freed = self.freed.load(Ordering::Acquire);
             // Contended from the start: others may sleep already.
@@ -214,13 +215,21 @@ impl<T, const DEFERS: bool> Lock<T, DEFERS> {
             let marked = found | CONTENDED;
             let (ok, err) = (Ordering::Relaxed, Ordering::Relaxed);
             if found == marked || self.state.compare_exchange(found, marked, ok, err).is_ok() {
+                let step = left.map_or(section::PATIENCE, |left| left.min(section::PATIENCE));
                 // What a thread waits for it does not hold.
                 Self::leave();
-                let is_late = sleep(&self.freed, freed, time);
+                let is_late = sleep(&self.freed, freed, step);
                 Self::enter();
-                if is_late && self.freed.load(Ordering::Acquire) == freed {
+                if !is_late || self.freed.load(Ordering::Acquire) != freed {
+                    left = time;
+                    continue;
+                }
+                left = left.map(|left| left.saturating_sub(step));
+                if left == Some(Duration::ZERO) {
                     return false;
                 }
+                // It may hold another one.
+                section::let_in();
             }
         }
     }
@@ -294,9 +303,9 @@ impl<T, const DEFERS: bool> fmt::Debug for Guard<'_, T, DEFERS> {
 }
 
 /// Returns whether it took all of the time.
-fn sleep(freed: &AtomicU32, seen: u32, time: Option<Duration>) -> bool {
+fn sleep(freed: &AtomicU32, seen: u32, time: Duration) -> bool {
     use rustix::thread::futex::{Flags, wait};
-    let time = time.and_then(|time| Timespec::try_from(time).ok());
+    let time = Timespec::try_from(time).ok();
     // A wake-up, a signal, and a changed word all mean: look again.
     wait(freed, Flags::PRIVATE, seen, time.as_ref()) == Err(Errno::TIMEDOUT)
 }

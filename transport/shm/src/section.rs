@@ -14,9 +14,16 @@
 //! stores in the order of the program. A handler leaves `depth` as it has found it. `deferred` is
 //! looked at once `depth` is lowered: from then on nothing is added to it.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use core::{
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence},
+    time::Duration,
+};
 
 use crate::Once;
+
+/// How long a section that waits for somebody else keeps handlers back before it [lets them
+/// in](let_in).
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Lets signals come that were deferred, bit `n - 1` standing for signal `n`.
 pub type Release = fn(u64);
@@ -188,17 +195,22 @@ const fn section() -> Option<&'static Section> {
 #[cfg(all(test, not(any(loom, miri))))]
 mod tests {
     use core::sync::atomic::AtomicBool;
+    use std::{sync::mpsc, thread};
 
     use super::*;
     use crate::Lock;
 
-    /// Signals that came, one bit each: those of the test's thread.
+    /// Signals that came, one bit each: every test has its own.
     static CAME: AtomicU64 = AtomicU64::new(0);
     static WAS_INSIDE: AtomicBool = AtomicBool::new(false);
 
     fn come(signals: u64) {
         CAME.fetch_or(signals, Ordering::Relaxed);
         WAS_INSIDE.fetch_or(is_inside(), Ordering::Relaxed);
+    }
+
+    fn has_come(signal: u64) -> bool {
+        CAME.load(Ordering::Relaxed) & signal != 0
     }
 
     #[test]
@@ -210,9 +222,9 @@ mod tests {
         defer(1);
         drop(inner.lock().expect("free"));
         assert!(inner.try_lock().is_some() && outer.try_lock().is_none());
-        assert!(is_inside() && CAME.load(Ordering::Relaxed) == 0);
+        assert!(is_inside() && !has_come(1));
         drop(held);
-        assert!(is_idle() && CAME.load(Ordering::Relaxed) == 1);
+        assert!(is_idle() && has_come(1));
 
         let held = outer.lock().expect("free");
         defer(2);
@@ -221,10 +233,32 @@ mod tests {
             assert!(is_idle());
             drop(inner.lock().expect("free"));
         });
-        assert!(is_inside() && CAME.load(Ordering::Relaxed) == 1);
+        assert!(is_inside() && !has_come(2));
         let_in();
-        assert!(is_inside() && CAME.load(Ordering::Relaxed) == 3);
+        assert!(is_inside() && has_come(2));
         drop(held);
         assert!(is_idle() && !WAS_INSIDE.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn signals_come_into_a_section_that_waits_for_another_lock_for_long() {
+        release_by(come);
+        let (outer, inner) = (Lock::new(()), Lock::new(()));
+        let held = outer.lock().expect("free");
+        let (taken, is_taken) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = inner.lock().expect("free");
+                taken.send(()).expect("awaited");
+                let (_open, never) = mpsc::channel::<()>();
+                never.recv_timeout(2 * PATIENCE).expect_err("nothing is sent");
+                drop(held);
+            });
+            is_taken.recv().expect("sent");
+            defer(4);
+            drop(inner.lock().expect("another's"));
+            assert!(is_inside() && has_come(4));
+        });
+        drop(held);
     }
 }
