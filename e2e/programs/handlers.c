@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -261,6 +262,13 @@ static void programs_are_told_of_their_own(void) {
     sigaction(SIGUSR2, &action, NULL);
     is_right &= sigaction(SIGUSR2, NULL, &told) == 0 && told.sa_sigaction == others;
     is_right &= (told.sa_flags & (SA_SIGINFO | SA_ONSTACK)) == (SA_SIGINFO | SA_ONSTACK);
+    // By instruction it finds another function, which it may give back.
+    struct { void *function; unsigned long flags, restorer, mask; } found;
+    is_right &= syscall(SYS_rt_sigaction, SIGUSR2, NULL, &found, sizeof found.mask) == 0;
+    struct sigaction back = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
+    memcpy(&back.sa_sigaction, &found.function, sizeof found.function);
+    is_right &= sigaction(SIGUSR2, &back, NULL) == 0 && sigaction(SIGUSR2, NULL, &told) == 0;
+    is_right &= told.sa_sigaction == others && raise(SIGUSR2) == 0 && count == 1;
     for (int i = 0; i < 3; i++) {
         int number = (int[]){0, SIGKILL, NSIG}[i];
         is_right &= signal(number, counts) == SIG_ERR && errno == EINVAL;

@@ -6,8 +6,9 @@
 //! behind the section lets it in. Elsewhere it is a jump to the program's handler, whose frame a
 //! debugger or an exception finds as without this library.
 //!
-//! Signals of a thread's own faults never wait. Handlers that are installed by instruction, and
-//! those of libc, come as without this library.
+//! Signals of a thread's own faults never wait. A real-time signal that was sent to a thread, not to
+//! the process, comes behind those of its number that were pending with it. Handlers that are
+//! installed by instruction, and those of libc, come as without this library.
 
 use core::{
     ffi::c_void,
@@ -132,7 +133,6 @@ unsafe fn act(
     action: Option<libc::sigaction>,
     before: *mut libc::sigaction,
 ) -> c_int {
-    let is_handler = |action: &libc::sigaction| !matches!(action.sa_sigaction, SIG_DFL | SIG_IGN);
     let handlers = place(signal);
     let known = handlers.map_or(0, |place| place.load(Ordering::Relaxed));
     // In the child of a `vfork` the table is the parent's.
@@ -162,6 +162,13 @@ unsafe fn act(
         to_program(before, known);
     }
     done
+}
+
+/// True if it has a handler of the program's: not the one of this library, which a program gives
+/// back that has asked the kernel.
+fn is_handler(action: &libc::sigaction) -> bool {
+    let ours = come as Handler as usize;
+    action.sa_sigaction != ours && !matches!(action.sa_sigaction, SIG_DFL | SIG_IGN)
 }
 
 /// What is remembered of a handler.
