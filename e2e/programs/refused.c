@@ -1,5 +1,8 @@
-// A handler writes to the file that the code beneath it writes to, until it has been refused a few
-// times; then says why, and how many bytes of the file nobody has written.
+// A handler writes to the file that the code beneath it writes to.
+//   refused FILE: until it has come a few times; says how often it was refused, and how many bytes
+//     of the file nobody has written
+//   refused FILE long: in the midst of a write that waits for long, once it is told to; says why it
+//     was refused
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -8,27 +11,44 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { ENOUGH = 5, LEN = 10, MOST = 3000000 };
+enum { ENOUGH = 200, LEN = 10, MOST = 3000000 };
 
-static int fd;
-static volatile sig_atomic_t handler_count, refusal_count, why;
+static int fd, is_long;
+static volatile sig_atomic_t count, refusal_count;
 
 static void handler(int signal) {
-    (void)signal;
     int before = errno;
-    if (write(fd, "S", 1) == 1) handler_count++;
-    else refusal_count++, why = errno;
+    (void)signal;
+    if (write(fd, "S", 1) == 1) {
+        count++;
+    } else {
+        refusal_count++;
+        if (is_long) puts(strerror(errno)), fflush(stdout);
+    }
     errno = before;
+}
+
+static int wait_for_long(void) {
+    static char block[1 << 20];
+    char line[8];
+    signal(SIGALRM, handler);
+    if (write(fd, "a", 1) != 1 || fsync(fd)) return 1;
+    puts("begun"), fflush(stdout);
+    if (!fgets(line, sizeof line, stdin)) return 1;
+    alarm(1);
+    if (write(fd, block, sizeof block) != sizeof block) return 1;
+    return 0;
 }
 
 int main(int argc, char **argv) {
     char block[4096];
-    long count = 0, holes = 0, len = 0, got;
+    long written = 0, holes = 0, len = 0, got;
     struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
-    if (argc != 2 || (fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600)) < 0) return 2;
+    if (argc < 2 || (fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600)) < 0) return 2;
+    if ((is_long = argc > 2)) return wait_for_long();
     signal(SIGALRM, handler);
     setitimer(ITIMER_REAL, &often, NULL);
-    for (; refusal_count < ENOUGH && count < MOST; count++) {
+    for (; count + refusal_count < ENOUGH && written < MOST; written++) {
         if (write(fd, "abcdefghij", LEN) != LEN) return 1;
     }
     setitimer(ITIMER_REAL, &never, NULL);
@@ -37,7 +57,7 @@ int main(int argc, char **argv) {
         for (long i = 0; i < got; i++) holes += !block[i];
         len += got;
     }
-    if (len != count * LEN + handler_count + holes) printf("%ld bytes\n", len);
-    printf("%s\n%ld holes\n", strerror(why), holes);
+    if (len != written * LEN + count + holes) printf("%ld bytes\n", len);
+    printf("%d refused, %ld holes\n", (int)refusal_count, holes);
     return 0;
 }

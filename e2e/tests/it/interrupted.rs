@@ -4,6 +4,8 @@
 
 use std::{fs, process::Command};
 
+use rustix::process::Signal;
+
 use crate::{
     calls::Calls,
     harness::{Daemon, Folder, SOON, kakehi, kakehi_run, program, skip, succeed},
@@ -63,24 +65,51 @@ fn ioctl_of_another_thread_sends_no_drain_to_another_place() {
 }
 
 #[test]
-fn what_a_handler_writes_as_the_kernel_is_given_the_position_has_a_place_of_its_own() {
+fn handler_finds_the_file_whose_write_it_interrupts_before_that_write_or_behind_it() {
     let folder = Folder::new();
     let daemon = Daemon::start(&folder, "job", &[]);
-    let file = folder.join("file");
-    let said = succeed(daemon.wrap(program("returned")).arg(&file), SOON);
-    assert_eq!(said, "seen\n", "nothing was put to the test");
-    let found = fs::read_to_string(&file).expect("the file");
-    assert_eq!(found, "before handler after");
+    for what in ["over", "cut", "append", "read", "end", "rotate", "fork", "exec", "cross"] {
+        let mut within = daemon.wrap(program("within"));
+        let said = succeed(within.arg(folder.path()).arg(what), SOON);
+        assert_eq!(said, "0 wrong\n", "{what}");
+    }
     daemon.end();
 }
 
 #[test]
-fn a_handler_that_cannot_write_to_a_remote_file_is_told_so_and_leaves_no_hole() {
+fn handlers_that_wait_for_the_end_of_a_call_keep_what_they_are_promised() {
+    let folder = Folder::new();
+    let native = succeed(Command::new(program("handlers")).arg(folder.join("native")), SOON);
+    assert!(!native.is_empty() && native.lines().all(|line| line.ends_with(": holds")), "{native}");
+    for policy in ["hybrid", "delegate"] {
+        let mut run = kakehi_run(&folder, &["--rule", &format!("/**={policy}")]);
+        run.arg(program("handlers")).arg(folder.join(policy));
+        assert_eq!(succeed(&mut run, SOON), native, "{policy}");
+    }
+}
+
+#[test]
+fn handler_that_interrupts_a_write_to_a_remote_file_writes_behind_it() {
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let mut refused = server.run(&folder);
     let said = succeed(refused.arg(program("refused")).arg(folder.join("local/file")), SOON);
-    assert_eq!(said, "Resource temporarily unavailable\n0 holes\n");
+    assert_eq!(said, "0 refused, 0 holes\n");
+    server.end();
+}
+
+#[test]
+fn handler_comes_into_a_call_that_waits_for_a_server_and_is_refused_its_file() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let mut command = server.run(&folder);
+    let command = command.arg(program("refused")).arg(folder.join("local/file")).arg("long");
+    let mut calls = Calls::start(command);
+    assert_eq!(calls.answer(), "begun");
+    server.running.signal(Signal::STOP);
+    assert_eq!(calls.ask("go on"), "Resource temporarily unavailable");
+    server.running.signal(Signal::CONT);
+    assert_eq!(calls.exit_code(), Some(0));
     server.end();
 }
 
