@@ -10,7 +10,7 @@ use crate::{costs::Opens, report, size::Size};
 
 /// Why bytes or files were not delegated, by the names of the statistics: what that means, and what
 /// can be done.
-const REASONS: [(&str, &str); 16] = [
+const REASONS: [(&str, &str); 15] = [
     (
         "inherited",
         "were opened by another program, as by a shell's redirection; have the program \
@@ -31,7 +31,6 @@ const REASONS: [(&str, &str); 16] = [
     ("pseudo", "are made up by the kernel, as those in /proc"),
     ("credit", "found no room: raise KAKEHI_STAGING or KAKEHI_MEMORY, or the limit on open files"),
     ("daemon_lost", "had no daemon any more; its log says why"),
-    ("nested", "were written by signal handlers in the midst of another write"),
     ("exiting", "were written after the program's last destructor"),
     ("unsupported", "were opened or used in a way that delegation does not serve, as O_DIRECT"),
     (

@@ -24,8 +24,6 @@ named! {
         Credit = "credit",
         /// No daemon could be reached, or it went away.
         DaemonLost = "daemon_lost",
-        /// A signal handler wrote while the file was in use beneath it.
-        Nested = "nested",
         /// Written after the program's last destructor.
         Exiting = "exiting",
         /// The call or open mode is one that delegation does not serve.
