@@ -111,8 +111,8 @@ fn install(signal: c_int, handler: sighandler_t, flags: c_int, is_blocked: bool)
         return SIG_ERR;
     }
     // SAFETY: integers, and a pointer that may be null.
-    let (mut action, mut before): (libc::sigaction, libc::sigaction) =
-        unsafe { (mem::zeroed(), mem::zeroed()) };
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    let mut before = action;
     (action.sa_sigaction, action.sa_flags) = (handler, flags);
     if is_blocked {
         // SAFETY: the set is this frame's.
@@ -206,8 +206,10 @@ unsafe extern "C" fn come(signal: c_int, info: *mut siginfo_t, context: *mut c_v
         // SAFETY: the kernel's arguments.
         return unsafe { come_within(signal, info, context) };
     }
-    // SAFETY: the kernel's arguments, for what the program gave as a handler.
-    unsafe { handler(word)(signal, info, context) }
+    // SAFETY: the program gave it as a handler of this signal.
+    let handler = unsafe { handler(word) };
+    // SAFETY: the kernel's arguments.
+    unsafe { handler(signal, info, context) }
 }
 
 /// A signal comes that may have to wait, or to be the last.
@@ -224,8 +226,10 @@ unsafe extern "C" fn come_within(signal: c_int, info: *mut siginfo_t, context: *
     if word & COMES_ONCE != 0 {
         reset(signal, word);
     }
-    // SAFETY: as in `come`.
-    section::suspended(|| unsafe { handler(word)(signal, info, context) });
+    // SAFETY: the program gave it as a handler of this signal.
+    let handler = unsafe { handler(word) };
+    // SAFETY: the kernel's arguments.
+    section::suspended(|| unsafe { handler(signal, info, context) });
 }
 
 /// Has a signal wait until its thread is behind the section; false: it cannot.
@@ -244,8 +248,10 @@ unsafe fn defer(signal: c_int, info: *mut siginfo_t, context: *mut libc::ucontex
         change_mask(libc::SIG_SETMASK, before);
         return false;
     }
-    // SAFETY: the context in which the thread goes on, which is the handler's to change.
-    unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
+    // SAFETY: the kernel's, as the caller says.
+    let mask = unsafe { &raw mut (*context).uc_sigmask };
+    // SAFETY: of the context in which the thread goes on, which is the handler's to change.
+    unsafe { libc::sigaddset(mask, signal) };
     section::defer(bit(signal));
     true
 }
