@@ -6,8 +6,8 @@
 //! behind the section lets it in. Elsewhere it is a jump to the program's handler, whose frame a
 //! debugger or an exception finds as without this library.
 //!
-//! Signals of a thread's own faults never wait. A real-time signal that was sent to a thread, not to
-//! the process, comes behind those of its number that were pending with it. Handlers that are
+//! Signals of a thread's own faults never wait. A real-time signal that was sent to a thread, not
+//! to the process, comes behind those of its number that were pending with it. Handlers that are
 //! installed by instruction, and those of libc, come as without this library.
 
 use core::{
@@ -57,7 +57,8 @@ interpose! {
 
 interpose! { safe:
     fn signal|bsd_signal|ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        let ends = place(signal).is_some() && ENDING.load(Ordering::Relaxed) as u64 & bit(signal) != 0;
+        let ending = ENDING.load(Ordering::Relaxed) as u64;
+        let ends = place(signal).is_some() && ending & bit(signal) != 0;
         install(signal, handler, if ends { 0 } else { libc::SA_RESTART }, true)
     }
 

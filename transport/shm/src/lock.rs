@@ -77,7 +77,7 @@ fn exchange_alone(word: *mut u64, from: u64, to: u64) -> Result<u64, u64> {
     word.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed)
 }
 
-/// A value that one thread at a time may use; unless `DEFERS` is false, a [`section`] while it does.
+/// A value that one thread at a time may use, which is a [`section`] unless `DEFERS` is false.
 pub struct Lock<T, const DEFERS: bool = true> {
     /// [`FREE`], or the holder's identity.
     state: AtomicU64,
