@@ -65,7 +65,7 @@ const READAHEAD: u32 = 1 << 20;
 /// A mounted view. Lives on the first executor.
 pub(crate) struct View {
     core: Rc<Core<Mounts>>,
-    mounted: Mounted,
+    mounted: Arc<Mounted>,
     nodes: Arc<Mutex<Nodes>>,
     handles: RefCell<Handles>,
     locks: Locks,
@@ -128,7 +128,7 @@ impl View {
         let view = Rc::new(Self {
             core: Rc::clone(core),
             nodes: Arc::clone(&nodes),
-            mounted,
+            mounted: Arc::new(mounted),
             handles: RefCell::default(),
             locks: Locks::default(),
             pool: Pool::reserve(TRANSFER_LEN_MAX as usize, TRANSFERS),
@@ -143,8 +143,8 @@ impl View {
     /// Takes the view away: nobody finds it any more, and who has a file of it open gets errors
     /// once the daemon is gone.
     pub(crate) async fn end(&self) {
-        let (local, number) = (self.mounted.local.clone(), self.mounted.number);
-        let taken = self.core.storage.machine().call(move || mount::take_away(&local, number));
+        let mounted = Arc::clone(&self.mounted);
+        let taken = self.core.storage.machine().call(move || mounted.take_away());
         if let Err(why) = taken.await {
             tracing::warn!("{}: not unmounted: {why}", self.mounted.local.display());
         }

@@ -8,6 +8,8 @@
 use std::{
     collections::HashMap,
     ffi::{CStr, CString},
+    hash::{BuildHasher as _, RandomState},
+    ops::Range,
 };
 
 use fuse::{Lookups, ROOT};
@@ -29,7 +31,9 @@ pub(crate) struct Nodes {
     nodes: HashMap<u64, Node>,
     by_name: HashMap<Name, u64>,
     by_identity: HashMap<Identity, u64>,
-    next: u64,
+    /// Numbers that have been given so far. They begin where no other view's do: a process may be
+    /// in a folder of one that is gone, or is another job's.
+    given: Range<u64>,
 }
 
 #[derive(Debug)]
@@ -58,7 +62,8 @@ impl Leaf<'_> {
 impl Nodes {
     pub(crate) fn new(top: &[u8]) -> Self {
         let (nodes, by_name, by_identity) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { top: top.to_vec(), nodes, by_name, by_identity, next: ROOT + 1 }
+        let first = (RandomState::new().hash_one(top) >> 1) + ROOT + 1;
+        Self { top: top.to_vec(), nodes, by_name, by_identity, given: first..first }
     }
 
     /// The path of a node, by any name that is left; `None`: it has none.
@@ -88,7 +93,8 @@ impl Nodes {
     ///
     /// `ENOENT`: the folder was removed, or the name by which it was known leads elsewhere by now.
     pub(crate) fn locate(&self, path: &CallPath) -> Option<Result<CallPath, Errno>> {
-        let base = path.base?;
+        let is_ours = |base: &Base| base.number == ROOT || self.given.contains(&base.number);
+        let base = path.base.filter(is_ours)?;
         let (folder, rest) = path.to_bytes().split_at_checked(base.len_in(path.to_bytes())?)?;
         folder.strip_prefix(&self.top[..]).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
         let above = (0..base.ups).try_fold(base.number, |node, _| self.above(node));
@@ -160,8 +166,8 @@ impl Nodes {
     }
 
     fn add(&mut self, status: &Status) -> u64 {
-        let number = self.next;
-        self.next += 1;
+        let number = self.given.end;
+        self.given.end += 1;
         let (names, identity, born) = (Vec::new(), status.identity(), status.born);
         let node = Node { names, lookups: 0, identity, born, is_folder: is_folder(status) };
         self.nodes.insert(number, node);

@@ -9,6 +9,7 @@ use rustix::{
     fd::{AsFd, OwnedFd, RawFd},
     io::{self, Errno, FdFlags},
 };
+use shm::Job;
 use wire::{Counter, Reason, Request};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     client::Client,
     connection::Lost,
     locked_file::Locked,
-    marks::identity,
+    marks::{Marks, identity},
     open::identify,
     rooms::Room,
     slot::Link,
@@ -165,6 +166,21 @@ impl Client {
         let found = known.or_else(|| ask().map(|(_, (device, inode))| identity(device, inode)));
         found.into_iter().for_each(|identity| self.mark_mapped(identity, is_shared));
         self.is_unexamined(fd)
+    }
+
+    /// The program maps a file. The caller then has it drained if anybody stages to it.
+    pub(crate) fn mark_mapped(&'static self, identity: u64, is_shared: bool) {
+        self.mapped.add_identity(identity);
+        if let Some(job) = self.job().filter(|_| is_shared) {
+            Marks::new(&job.shared().mapped).add_identity(identity);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// True if this process has mapped the file, or one of the job as shared.
+    pub(crate) fn is_mapped(&'static self, device: u64, inode: u64) -> bool {
+        let is_shared = |job: &'static Job| Marks::new(&job.shared().mapped).has(device, inode);
+        self.mapped.has(device, inode) || self.job().is_some_and(is_shared)
     }
 
     /// The program maps the file: no descriptor of it begins to stage from now on, of any process

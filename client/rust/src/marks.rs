@@ -16,13 +16,9 @@
 //!
 //! A process that maps a file sets the mark, then a fence, then looks at the job's table of inodes.
 //! One that stages to it counts its file in, then a fence, then looks for the mark. So one of both
-//! sees the other: what is counted in is drained and demoted, and what sees the mark stages nothing.
+//! sees the other: what is counted in is drained and demoted; what sees the mark stages nothing.
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
-
-use shm::Job;
-
-use crate::client::Client;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 const WORDS: usize = 1024;
 /// 2^64 by the golden ratio, odd.
@@ -72,23 +68,6 @@ impl Marks {
             let word = self.0.get(usize::try_from(number / 64).ok()?)?;
             Some((word, 1 << (number % 64)))
         })
-    }
-}
-
-impl Client {
-    /// The program maps a file. The caller then has it drained if anybody stages to it.
-    pub(crate) fn mark_mapped(&'static self, identity: u64, is_shared: bool) {
-        self.mapped.add_identity(identity);
-        if let Some(job) = self.job().filter(|_| is_shared) {
-            Marks::new(&job.shared().mapped).add_identity(identity);
-        }
-        fence(Ordering::SeqCst);
-    }
-
-    /// True if this process has mapped the file, or one of the job as shared.
-    pub(crate) fn is_mapped(&'static self, device: u64, inode: u64) -> bool {
-        let is_shared = |job: &'static Job| Marks::new(&job.shared().mapped).has(device, inode);
-        self.mapped.has(device, inode) || self.job().is_some_and(is_shared)
     }
 }
 

@@ -97,7 +97,8 @@ impl AbsolutePath {
         if policy != Policy::Kernels {
             (this.policy, this.rule) = config.rules().of(this.bytes());
         }
-        if is_relative {
+        // An empty one is that of the open file itself, which may be no folder.
+        if is_relative && !path.is_empty() {
             this.stay_in(host, dir);
         }
         Some(this)
@@ -116,7 +117,7 @@ impl AbsolutePath {
         }
     }
 
-    /// The path of an open folder, or of a name in it, which no link is part of.
+    /// The path of what is open, or of a name in an open folder, which no link is part of.
     pub(crate) fn in_folder(
         config: &Config,
         host: &dyn Host,
@@ -130,7 +131,9 @@ impl AbsolutePath {
             this.push(name)?;
         }
         (this.policy, this.rule) = config.rules().of(this.bytes());
-        this.stay_in(host, folder);
+        if name.is_some() {
+            this.stay_in(host, folder);
+        }
         Some(this)
     }
 

@@ -327,16 +327,15 @@ impl Client {
 
     /// Syncs a file: what the client had written before is durable.
     async fn sync(&mut self, slot: u32) {
-        let request = match self.rng.bool() {
-            true => Request::Datasync { file: slot },
-            false => Request::Sync { file: slot },
-        };
+        let is_datasync = self.rng.bool();
+        let file = slot;
+        let request = if is_datasync { Request::Datasync { file } } else { Request::Sync { file } };
         assert_eq!(self.insist(slot, request).await, 0);
         self.model.borrow().check_own(self.open_file(slot), self.index, |stored| &stored.durable);
     }
 
-    /// Flushes every file, or those of all clients: what the client had written before is in the file, unless refused bytes
-    /// are in the way.
+    /// Flushes its files, or all clients': what it had written is there, unless refused bytes are
+    /// in the way.
     async fn flush_all(&mut self) {
         let request = Request::FlushAll { of_job: self.rng.bool() };
         assert_eq!(self.ask(request).await, Ok(0));

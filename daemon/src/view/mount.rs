@@ -17,6 +17,7 @@ use std::{
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{
         AtFlags, CWD, FlockOperation, Mode, OFlags, StatxAttributes, StatxFlags, flock, makedev,
         open, statx,
@@ -87,12 +88,35 @@ impl Mounted {
         let above = fs::metadata(local.parent().unwrap_or(local))?.ino();
         Ok(Self { local: local.to_owned(), device, number, above, is_for_all })
     }
+
+    /// Takes the view away; who has files of it open keeps these.
+    pub(super) fn take_away(&self) -> io::Result<()> {
+        // The number of one that is gone may be another job's by now.
+        if !self.is_there() {
+            return Ok(());
+        }
+        if view_at(&self.local) == Some(self.number) {
+            return detach(&self.local);
+        }
+        // A folder above may have been renamed. Somebody else's view may be over it.
+        match place_of(self.number).filter(|place| view_at(place) == Some(self.number)) {
+            Some(place) => detach(&place),
+            None => Ok(()),
+        }
+    }
+
+    /// False once it was unmounted, by whomever, and nobody has a file of it open.
+    fn is_there(&self) -> bool {
+        let mut device = [PollFd::new(&self.device, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut device, Some(&now)).is_ok() && device[0].revents().is_empty()
+    }
 }
 
 impl Drop for Mounted {
     /// Nothing is left at the folder when the daemon is gone.
     fn drop(&mut self) {
-        take_away(&self.local, self.number).ok();
+        self.take_away().ok();
     }
 }
 
@@ -149,19 +173,6 @@ fn mount_by_helper(local: &Path, is_read_only: bool) -> io::Result<OwnedFd> {
     let flags = rustix::fs::fcntl_getfl(&device)?;
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
     Ok(device)
-}
-
-/// Takes a view away; who has files of it open keeps these.
-pub(super) fn take_away(local: &Path, number: u64) -> io::Result<()> {
-    if view_at(local) == Some(number) {
-        return detach(local);
-    }
-    // A folder above may have been renamed. Somebody else's view may be over it, or it may have
-    // been taken away by hand.
-    match place_of(number).filter(|place| view_at(place) == Some(number)) {
-        Some(place) => detach(&place),
-        None => Ok(()),
-    }
 }
 
 /// Takes a view away that nobody uses.

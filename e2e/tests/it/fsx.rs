@@ -174,8 +174,10 @@ fn exercise(name: &str, settings: Settings, weights: &str, operations: u32, seed
     let folder = Folder::new();
     let mut rng = random(name);
     let daemon = Daemon::start(&folder, "job", &[]);
-    let (config, file) = (configure(&folder, weights), folder.join("file"));
-    for _ in 0..seeds {
+    let config = configure(&folder, weights);
+    for number in 0..seeds {
+        // A file that was mapped is not staged to until the job ends.
+        let file = folder.join(&format!("file{number}"));
         let mut command = Command::new(harness::kakehi());
         command.args(["run", "--socket"]).arg(&daemon.socket);
         command

@@ -212,7 +212,7 @@ fn shared_mapping_of_another_process_shows_each_write_and_keeps_its_stores() {
         let path = format!("{}.{is_staged}", pair.path);
         fs::write(&path, [0; 4096]).expect("a file");
         let fd = pair.other.get(&format!("open {path} +"));
-        let mut writer = 0;
+        let writer;
         if is_staged {
             writer = pair.one.get(&format!("open {path} +"));
             pair.one.get(&format!("pwrite {writer} 0 first"));

@@ -13,6 +13,7 @@ mod machine;
 pub mod names;
 pub mod scope;
 pub mod segment;
+mod status;
 pub mod turns;
 pub mod verdict;
 

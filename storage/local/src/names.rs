@@ -6,11 +6,10 @@
 
 mod call;
 mod listing;
-mod status;
 
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::{Arc, Mutex},
     time::Instant,
 };
@@ -19,7 +18,7 @@ use executor::lock;
 use rustix::{
     fs::{
         Access, AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec,
-        Timestamps, Uid, accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat,
+        Timestamps, Uid, accessat, chmodat, chownat, fstat, linkat, mkdirat, readlinkat,
         renameat_with, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
@@ -28,18 +27,16 @@ use shm::CallKind;
 use uring::with_umask;
 use wire::{FileSystem, NewMode, Status, Times};
 
-pub use self::{
-    call::{Attributes, CallPath, FileCall, NameCall, OpenCall},
-    status::{device_of, is_of_view, is_same, show_in_view, status_at, status_of},
+pub use self::call::{Attributes, CallPath, FileCall, NameCall, OpenCall};
+pub use crate::status::{
+    Identity, device_of, is_of_view, is_same, show_in_view, status_at, status_of,
 };
 use crate::{
     learned::Learned,
     scope::{Scope, link_to},
+    status::file_system,
     verdict::errno,
 };
-
-/// Device and inode of a file. Zeros are nobody's.
-pub type Identity = (u64, u64);
 
 impl Attributes {
     /// Sets the attributes of an open file.
@@ -346,27 +343,6 @@ const fn timestamps(times: Times) -> Timestamps {
         last_access: Timespec { tv_sec: accessed.0, tv_nsec: accessed.1 },
         last_modification: Timespec { tv_sec: modified.0, tv_nsec: modified.1 },
     }
-}
-
-#[expect(clippy::cast_sign_loss, reason = "the same bits, whatever the platform's types")]
-#[allow(
-    clippy::unnecessary_cast,
-    clippy::cast_lossless,
-    clippy::allow_attributes,
-    reason = "the widths of these fields differ between platforms"
-)]
-pub(crate) fn file_system(fd: impl AsFd) -> io::Result<FileSystem> {
-    let found = fstatfs(fd)?;
-    Ok(FileSystem {
-        block_size: found.f_bsize as u64,
-        block_count: found.f_blocks as u64,
-        free: found.f_bfree as u64,
-        available: found.f_bavail as u64,
-        inode_count: found.f_files as u64,
-        inodes_free: found.f_ffree as u64,
-        name_len_max: found.f_namelen as u64,
-        magic: found.f_type as u64,
-    })
 }
 
 /// Where an engine thread leaves what does not fit a completion.

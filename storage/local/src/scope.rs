@@ -27,7 +27,7 @@ use rustix::{
 };
 use wire::Base;
 
-use crate::names::{CallPath, is_same, status_of};
+use crate::status::{is_same, status_of};
 
 /// The folder below a root that belongs to the daemon; nothing of a client's leads there.
 pub const OWN_FOLDER: &str = ".kakehi";
@@ -66,14 +66,9 @@ type Identity = ((u32, u32), u64);
 /// A name to look up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sought<'a> {
-    path: &'a [u8],
-    base: Option<Base>,
-}
-
-impl<'a> From<&'a CallPath> for Sought<'a> {
-    fn from(path: &'a CallPath) -> Self {
-        Self { path: path.to_bytes(), base: path.base }
-    }
+    pub(crate) path: &'a [u8],
+    /// The open folder that it is relative to.
+    pub(crate) base: Option<Base>,
 }
 
 impl<'a> From<&'a CStr> for Sought<'a> {

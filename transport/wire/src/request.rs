@@ -103,9 +103,8 @@ macro_rules! requests {
         /// A request as decoded from an entry. `file` is a file slot of the session, and counts
         /// only where `path_len`, the length of a path, is zero or missing; lengths and offsets
         /// are bytes; `at` and `start` are the first byte in the file; `arena_at` counts from the
-        /// start of the session's arena; paths are absolute, without a final NUL, perhaps behind
-        /// a [`Base`](crate::Base), at the start of the lane's buffer, in `paths` two of them;
-        /// `follow` is true if a final symbolic link is followed.
+        /// arena's start; paths are absolute, without NUL, perhaps behind a [`Base`](crate::Base),
+        /// at the start of the lane's buffer, in `paths` two; `follow`: a final link is followed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(missing_docs, reason = "what fields of these names are is said above")]
         pub enum Request {$(

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -13,7 +14,7 @@ use super::{by_hand, can_mount, coalescing, is_mounted, mapping, strange};
 use crate::{
     coalesce::kill_all,
     harness::{
-        Folder, Running, SOON, kakehi, kakehi_run, note, pause, processes_of, random, run,
+        Folder, Running, SOON, kakehi, kakehi_run, note, pause, processes_of, random, run, skip,
         started_by, succeed, text, wait_for,
     },
     remote::{
@@ -282,4 +283,31 @@ fn users_of_a_view_outlive_its_server() {
         assert_eq!(fs::read_to_string(server.job().join(name)).expect("there"), expected);
     }
     server.end();
+}
+
+/// A device number is used again as soon as it is free.
+#[test]
+fn end_of_a_view_that_is_gone_leaves_that_of_another_job() {
+    if !rustix::process::geteuid().is_root() || !can_mount("views that end") {
+        return skip("views that end", "only root unmounts others' views");
+    }
+    let folder = Folder::new();
+    let (one, other) = (folder.join("one"), folder.join("other"));
+    let job = |name: &str, at: &Path| {
+        let flag = format!("{}={}", at.display(), folder.join(name).display());
+        let mut command = kakehi_run(&folder, &["--view", "always", "--coalesce", &flag]);
+        let running = Running::start(command.args(["sleep", "100"]));
+        assert!(wait_for(SOON, || is_mounted(at)));
+        running
+    };
+    let number = |at: &Path| fs::metadata(at).expect("a view").dev();
+    let mut ends = job("one.sion", &one);
+    let (before, unmounted) = (number(&one), run(Command::new("umount").arg(&one), SOON));
+    assert!(unmounted.status.success(), "{unmounted:?}");
+    let stays = job("other.sion", &other);
+    assert_eq!(number(&other), before, "the number is another one");
+    ends.signal(Signal::TERM);
+    ends.wait(SOON);
+    assert!(is_mounted(&other), "another job's view was unmounted");
+    drop(stays);
 }

@@ -11,6 +11,8 @@ use rustix::{
 };
 use wire::{Base, PathPair, Request, Times, Uses};
 
+use crate::scope::Sought;
+
 /// A path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPath {
@@ -23,6 +25,12 @@ pub struct CallPath {
 impl From<CString> for CallPath {
     fn from(text: CString) -> Self {
         Self { text, base: None }
+    }
+}
+
+impl<'a> From<&'a CallPath> for Sought<'a> {
+    fn from(path: &'a CallPath) -> Self {
+        Self { path: path.to_bytes(), base: path.base }
     }
 }
 

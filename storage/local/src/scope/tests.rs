@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::symlink};
 use tempfile::TempDir;
 
 use super::*;
+use crate::names::CallPath;
 
 fn tree() -> (TempDir, Scope) {
     let folder = TempDir::new().expect("folder");

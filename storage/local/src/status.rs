@@ -12,12 +12,15 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, major, makedev, statat, statx},
+    fs::{
+        AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, fstatfs, major, makedev, statat, statx,
+    },
     io::Errno,
 };
-use wire::Status;
+use wire::{FileSystem, Status};
 
-use super::{Identity, file_system};
+/// Device and inode of a file. Zeros are nobody's.
+pub type Identity = (u64, u64);
 
 /// First major number of 12 bits that no device here has.
 const MAJOR: u32 = 0x800;
@@ -148,6 +151,27 @@ const fn of_stat(stat: &Stat) -> Status {
 pub fn is_of_view(device: u64) -> bool {
     let views = VIEWS.read().unwrap_or_else(PoisonError::into_inner);
     views.values().any(|view| *view == device)
+}
+
+#[expect(clippy::cast_sign_loss, reason = "the same bits, whatever the platform's types")]
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::cast_lossless,
+    clippy::allow_attributes,
+    reason = "the widths of these fields differ between platforms"
+)]
+pub(crate) fn file_system(fd: impl AsFd) -> io::Result<FileSystem> {
+    let found = fstatfs(fd)?;
+    Ok(FileSystem {
+        block_size: found.f_bsize as u64,
+        block_count: found.f_blocks as u64,
+        free: found.f_bfree as u64,
+        available: found.f_bavail as u64,
+        inode_count: found.f_files as u64,
+        inodes_free: found.f_ffree as u64,
+        name_len_max: found.f_namelen as u64,
+        magic: found.f_type as u64,
+    })
 }
 
 #[cfg(test)]
