@@ -104,7 +104,7 @@ loom:
 miri:
 	bash e2e/miri.sh $(MODELLED)
 
-## aarch64: compile for another processor
+## aarch64: compile for another processor, by the oldest Rust
 aarch64:
 	bash e2e/aarch64.sh $(WHOLE) --all-targets
 	bash e2e/aarch64.sh $(PRELOAD)
