@@ -97,8 +97,8 @@ impl Client {
     fn named(&'static self, Name { dir, path }: Name<'_>) -> io::Result<Named> {
         let ending = Ending::of(path);
         if !path.to_bytes().starts_with(b"/") && dir != CURRENT_FOLDER {
-            let folder = u32::try_from(dir).map_err(|_| Errno::BADF).map(|_| self.borrow(dir))?;
-            if FileType::from_raw_mode(fs::fstat(folder)?.st_mode) != FileType::Directory {
+            u32::try_from(dir).map_err(|_| Errno::BADF)?;
+            if !self.is_folder(dir)? {
                 return Err(Errno::NOTDIR);
             }
         }

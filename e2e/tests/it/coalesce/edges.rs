@@ -268,3 +268,18 @@ fn files_written_in_turn_by_tiny_writes_are_whole() {
         }
     }
 }
+
+/// `cp` and `mv` open the folder only to name it: where that fails they copy to its name, not into.
+#[test]
+fn folders_are_copied_and_moved_into_folders_without_a_view() {
+    let folder = Folder::new();
+    let script = "set -e; mkdir -p d/e; echo a >d/e/a; d=$PWD/local; mkdir $d/s $d/s/e; \
+        cp -r d $d; cp -r d $d/s/; mv d/e $d/s/e; cat $d/d/e/a $d/s/d/e/a $d/s/e/e/a";
+    let mut command = coalescing(&folder);
+    command.env("KAKEHI_VIEW", "none").current_dir(folder.path());
+    assert_eq!(succeed(command.args(["sh", "-c", script]), SOON), "a\na\na\n");
+    let out = extracted(&folder, &kept(&folder), "out");
+    for name in ["d/e/a", "s/d/e/a", "s/e/e/a"] {
+        assert_eq!(fs::read_to_string(out.join(name)).expect(name), "a\n");
+    }
+}
