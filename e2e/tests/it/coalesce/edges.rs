@@ -283,3 +283,19 @@ fn folders_are_copied_and_moved_into_folders_without_a_view() {
         assert_eq!(fs::read_to_string(out.join(name)).expect(name), "a\n");
     }
 }
+
+/// `mv` would copy all files, and then fail.
+#[test]
+fn a_folder_that_is_coalesced_is_not_moved() {
+    let folder = Folder::new();
+    for view in ["none", "auto"] {
+        let script = "echo a >local/a; mkdir other; mv local local.old; mv -T other local; \
+            rmdir other; test -e local.old; echo $?; rm local/a";
+        let mut command = coalescing(&folder);
+        command.env("KAKEHI_VIEW", view).current_dir(folder.path());
+        let output = run(command.args(["sh", "-c", script]), SOON);
+        let said = text(&output.stderr);
+        assert_eq!(said.matches("Device or resource busy").count(), 2, "{view}: {said}");
+        assert_eq!(text(&output.stdout), "1\n", "{view}: {said}");
+    }
+}
