@@ -26,6 +26,7 @@ use rustix::{
 };
 
 use crate::{
+    affinity,
     answer::ask,
     config::{Config, Origin},
     failure::{Code, Failure},
@@ -105,6 +106,7 @@ pub(crate) fn attach_or_start(daemon: &ForRun<'_>) -> Result<Launched, Failure> 
 /// Starts the daemon of a job, or stands by for it where it need not be there from the start.
 fn launch(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
     let ForRun { job, config, .. } = daemon;
+    affinity::check(config.cores.as_ref())?;
     let stand_by = || {
         let standby = unmasked(|| Standby::new(&job.folder)).ok()?;
         let counts = standby.counts().ok()?;
