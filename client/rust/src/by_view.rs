@@ -196,7 +196,8 @@ impl Client {
     }
 
     /// True if there are views of remote folders.
-    pub(crate) fn has_view(&'static self) -> bool {
+    #[must_use]
+    pub fn has_view(&'static self) -> bool {
         self.connection().is_some_and(|connection| connection.has_view)
     }
 

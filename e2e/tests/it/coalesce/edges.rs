@@ -299,3 +299,17 @@ fn a_folder_that_is_coalesced_is_not_moved() {
         assert_eq!(text(&output.stdout), "1\n", "{view}: {said}");
     }
 }
+
+#[test]
+fn walks_of_libc_find_files_or_fail_where_there_is_no_view() {
+    let folder = Folder::new();
+    let script = "mkdir plain; : >plain/a.c; echo a | tee local/a.c >other; \
+        exec \"$0\" 'local/*' '*/a*' 'l*/a.c' local/a.c 'local/b.c' 'pl*/*' local plain";
+    let mut command = coalescing(&folder);
+    command.env("KAKEHI_VIEW", "none").current_dir(folder.path());
+    let found = succeed(command.args(["sh", "-c", script]).arg(program("walked")), SOON);
+    let expected = "glob local/* 2\nglob */a* 2\nglob l*/a.c 0 local/a.c\n\
+        glob local/a.c 0 local/a.c\nglob local/b.c 3\nglob pl*/* 0 plain/a.c\n\
+        nftw local -1 EOPNOTSUPP\nfts local 0 EOPNOTSUPP\nnftw plain 2 0\nfts plain 1 0\n";
+    assert_eq!(found, expected);
+}
