@@ -135,7 +135,10 @@ impl AbsolutePath {
             this.push(name)?;
         }
         (this.policy, this.rule) = config.rules().of(this.bytes());
-        this.stay_in(host, folder);
+        // By itself it may be a file, which nothing is relative to.
+        if name.is_some() {
+            this.stay_in(host, folder);
+        }
         Some(this)
     }
 
