@@ -56,6 +56,7 @@ pub(crate) struct Object {
 
 /// `struct r_debug`: how a debugger finds what is loaded.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Loaded {
     version: c_int,
     first: *const LinkMap,
@@ -156,7 +157,7 @@ fn first_loaded() -> Option<*const LinkMap> {
     let [_, at] = entries.find(|[tag, _]| *tag == DT_DEBUG)?;
     let loaded = ptr::with_exposed_provenance::<Loaded>(at);
     // SAFETY: the linker's, where it has put its address there.
-    (!loaded.is_null()).then(|| unsafe { (&raw const (*loaded).first).read() })
+    (!loaded.is_null()).then(|| unsafe { loaded.read() }.first)
 }
 
 /// # Safety
