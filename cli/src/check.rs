@@ -169,6 +169,7 @@ fn judge(
     let program = &objects.first()?.image;
     findings.extend(judge::loading(path, program));
     findings.push(judge::libraries(objects));
+    findings.extend(judge::sanitizer(objects));
     findings.extend(judge::raw_calls(objects));
     match interposed(config) {
         Ok(interposed) => {

@@ -26,6 +26,7 @@ use rustix::{
 };
 
 use crate::{
+    affinity,
     answer::ask,
     config::{Config, Origin},
     failure::{Code, Failure},
@@ -105,6 +106,7 @@ pub(crate) fn attach_or_start(daemon: &ForRun<'_>) -> Result<Launched, Failure> 
 /// Starts the daemon of a job, or stands by for it where it need not be there from the start.
 fn launch(daemon: &ForRun<'_>) -> Result<Launched, Failure> {
     let ForRun { job, config, .. } = daemon;
+    affinity::check(config.cores.as_ref())?;
     let stand_by = || {
         let standby = unmasked(|| Standby::new(&job.folder)).ok()?;
         let counts = standby.counts().ok()?;
@@ -254,15 +256,20 @@ impl Service {
         }
     }
 
-    /// Ends it, once the program is gone, and returns what was done; `None` if the daemon stays for
-    /// what the program has left behind.
+    /// Ends it, once the program is gone, which may have been killed with it, and returns what was
+    /// done; `None` if the daemon stays for what the program has left behind.
     ///
     /// # Errors
     ///
     /// The daemon did not end by itself. What it left in the job's folder is gone then.
-    pub(crate) fn end(self, job: &Job, config: &Config) -> Result<Option<Summary>, Failure> {
+    pub(crate) fn end(
+        self,
+        job: &Job,
+        config: &Config,
+        was_killed: bool,
+    ) -> Result<Option<Summary>, Failure> {
         match self {
-            Self::By(daemon) => daemon.wait(config).inspect_err(|_| clear(job)),
+            Self::By(daemon) => daemon.wait(config, was_killed).inspect_err(|_| clear(job)),
             Self::OnDemand(standby, counts) => {
                 drop(standby);
                 job.remove();
@@ -295,9 +302,11 @@ impl Daemon {
 
     /// Waits until the daemon has served to the end and returns what it did, or that it stays. Its
     /// process may still be on its way out.
-    fn wait(mut self, config: &Config) -> Result<Option<Summary>, Failure> {
+    fn wait(mut self, config: &Config, was_killed: bool) -> Result<Option<Summary>, Failure> {
         let failed = |why: &dyn fmt::Display| {
-            let advice = if config.mapped().0.is_empty() {
+            let advice = if was_killed {
+                "the program was killed, too: what both had not written yet is lost"
+            } else if config.mapped().0.is_empty() {
                 "the programs drained what they had staged themselves, as far as the file systems \
                  took it, and went on without it"
             } else {

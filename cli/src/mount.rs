@@ -91,6 +91,12 @@ pub(crate) fn mount(args: &Args, environment: &Environment) -> Result<(), Failur
         })?;
     }
     let folder = real(&folder);
+    let named = environment.with(JOB, name_of(&folder));
+    let job = Job::asked(&Config::load(&named, &Flags::default())?, &named)?;
+    if caller::is_there(&job.folder) {
+        let advice = "use it, or unmount it first: 'kakehi umount DIR'";
+        return Err(Failure::new(Code::Failure, folder.display(), "it is mounted already", advice));
+    }
     let program = library::own_program()?;
     let mut command = Command::new(program);
     command.args(["serve", "--background", "--view", "always"]).env(JOB, name_of(&folder));

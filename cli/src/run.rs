@@ -20,7 +20,7 @@ use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
 };
-use signal_hook::consts::SIGXFSZ;
+use signal_hook::consts::{SIGKILL, SIGXFSZ};
 
 use crate::{
     affinity,
@@ -185,7 +185,8 @@ fn serve(
         folders.keep();
     }
     folders.unseal();
-    let summary = service.end(job, config);
+    let was_killed = status.as_ref().is_ok_and(|status| status.signal() == Some(SIGKILL));
+    let summary = service.end(job, config, was_killed);
     folders.tell_at_end();
     let code = exit_code(status.map_err(|why| {
         let failure = failed_to_execute(words, &why);

@@ -264,7 +264,12 @@ impl FromStr for Rule {
             .rsplit_once('=')
             .filter(|(glob, _)| !glob.is_empty())
             .ok_or_else(|| format!("'{text}' is not GLOB=POLICY, for example 'out/**=delegate'"))?;
-        let policy = policy.parse().map_err(|why: String| format!("'{text}': {why}"))?;
+        let policy = policy.parse().map_err(|_| {
+            // The last one is a map's alone.
+            let words = || Policy::WORDS.iter().copied().filter(|word| *word != "remote");
+            let (meant, words) = (did_you_mean(policy, words()), words().collect::<Vec<_>>());
+            format!("'{text}': '{policy}' is not one of {}{meant}", words.join(", "))
+        })?;
         Ok(Self { glob: glob.to_owned(), policy })
     }
 }
@@ -428,6 +433,8 @@ mod tests {
         for text in ["", "pass", "=pass", "/a=", "/a=fast"] {
             assert!(text.parse::<Rule>().is_err(), "{text}");
         }
+        let why = "/a=fast".parse::<Rule>().expect_err("no policy");
+        assert_eq!(why, "'/a=fast': 'fast' is not one of pass, hybrid, delegate");
     }
 
     #[test]

@@ -223,8 +223,8 @@ impl fmt::Display for Error {
                 f.write_str("the daemon is stopping; start it again once it has ended")
             }
             Self::Refused(_) => f.write_str(
-                "the daemon has no session, memory, or descriptor left; raise KAKEHI_MEMORY or the \
-                 limit on open files",
+                "the daemon has no session, memory, or descriptor left; raise KAKEHI_MEMORY, or \
+                 the limit that it has met: 'ulimit -n', -f, or -v",
             ),
             Self::Ucx(source) => source.fmt(f),
             Self::Protocol(invalid) => {

@@ -156,6 +156,15 @@ pub(super) fn own_definitions(program: &Image, interposed: &BTreeSet<String>) ->
 }
 
 /// Calls by instruction, a line for each file that has them.
+/// A sanitizer that watches each access to memory takes the library's for the program's.
+pub(super) fn sanitizer(objects: &[Object]) -> Option<Finding> {
+    let kinds = [("__tsan_init", "-fsanitize=thread"), ("__msan_init", "-fsanitize=memory")];
+    let is_in = |name: &str| objects.iter().any(|object| object.image.exports.contains(name));
+    let (_, flag) = kinds.into_iter().find(|(name, _)| is_in(name))?;
+    let meaning = "it would report the library's accesses to memory";
+    Some(Finding::problem("sanitizer", flag, meaning).advise("build it without that flag"))
+}
+
 pub(super) fn raw_calls(objects: &[Object]) -> Vec<Finding> {
     let with = objects.iter().filter(|object| !object.image.sites.0.is_empty());
     let finding = |object: &Object| {

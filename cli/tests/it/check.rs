@@ -142,6 +142,14 @@ fn static_programs_cannot_be_delegated() {
 }
 
 #[test]
+fn programs_of_the_thread_sanitizer_cannot_be_delegated() {
+    let bench = Bench::new();
+    let source = "void __tsan_init(void) {} int main(void) { return 0; }";
+    let found = bench.verdict(&bench.compile("app", source, &["-rdynamic"]), false);
+    finding(&found, "sanitizer", "-fsanitize=thread");
+}
+
+#[test]
 fn programs_of_another_c_library_cannot_be_delegated() {
     let bench = Bench::new();
     let loader = ["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"];

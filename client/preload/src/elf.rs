@@ -6,21 +6,26 @@
 //!
 //! `dl_iterate_phdr` visits objects in the order in which symbols are searched for: the program,
 //! preloaded libraries, then what both need. So the next definition of a name is in the first
-//! object behind this one that has it, as with `RTLD_NEXT`.
+//! object behind this one that has it, as with `RTLD_NEXT`. It is called past sanitizers, which
+//! stand before it and die in their function until they have started: after this library has.
 
 use core::{
     ffi::{CStr, c_char, c_int, c_void},
+    mem,
     ops::Range,
     ptr::{self, NonNull},
+    sync::atomic::{AtomicPtr, Ordering},
 };
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
+const PT_PHDR: u32 = 6;
 
 const DT_NULL: usize = 0;
 const DT_HASH: usize = 4;
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
+const DT_DEBUG: usize = 21;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 
@@ -49,8 +54,30 @@ pub(crate) struct Object {
     name: *const c_char,
 }
 
+/// `struct r_debug`: how a debugger finds what is loaded.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Loaded {
+    version: c_int,
+    first: *const LinkMap,
+}
+
+/// `struct link_map`: an object in the linker's list.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LinkMap {
+    base: usize,
+    name: *const c_char,
+    dynamic: *const Entry,
+    next: *const Self,
+}
+
+/// Tag and value in a dynamic section, which ends with the tag `DT_NULL`.
+type Entry = [usize; 2];
+
 /// The tables by which an object's symbols are found; null where it has no such table.
 struct Tables {
+    base: usize,
     symbols: *const Symbol,
     names: *const c_char,
     versions: *const u16,
@@ -78,8 +105,69 @@ fn find_object<T>(mut visit: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     }
     let mut state: State<'_, T> = (&mut visit, None);
     // SAFETY: the function takes such a state.
-    unsafe { libc::dl_iterate_phdr(Some(each::<T>), (&raw mut state).cast()) };
+    unsafe { iterate()(Some(each::<T>), (&raw mut state).cast()) };
     state.1
+}
+
+type Each = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+type Iterate = unsafe extern "C" fn(Option<Each>, *mut c_void) -> c_int;
+
+/// Returns glibc's own `dl_iterate_phdr`, and with other C libraries the linker's choice.
+fn iterate() -> Iterate {
+    static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+    let known = KNOWN.load(Ordering::Relaxed);
+    let Some(found) = NonNull::new(known).or_else(|| in_glibc(c"dl_iterate_phdr")) else {
+        return libc::dl_iterate_phdr;
+    };
+    KNOWN.store(found.as_ptr(), Ordering::Relaxed);
+    // SAFETY: the function of that name.
+    unsafe { mem::transmute::<*mut c_void, Iterate>(found.as_ptr()) }
+}
+
+/// glibc's own definition of a name, past whoever stands before it; `None` with other C libraries.
+///
+/// The linker's list is read without its lock: what comes up to glibc is never unloaded.
+pub(crate) fn in_glibc(name: &CStr) -> Option<NonNull<c_void>> {
+    let mut next = first_loaded()?;
+    while !next.is_null() {
+        // SAFETY: an object of the list.
+        let map = unsafe { next.read() };
+        // SAFETY: the object's own.
+        let tables = unsafe { Tables::new(map.base, map.dynamic) };
+        let is_glibc = |tables: &Tables| tables.find(c"gnu_get_libc_version").is_some();
+        if let Some(tables) = tables.filter(is_glibc) {
+            return tables.find(name);
+        }
+        next = map.next;
+    }
+    None
+}
+
+/// The first object of the linker's list.
+fn first_loaded() -> Option<*const LinkMap> {
+    // SAFETY: the function reads what the kernel gave to the program.
+    let value = |key| word(unsafe { libc::getauxval(key) });
+    let headers = ptr::with_exposed_provenance(value(libc::AT_PHDR));
+    let header_count = value(libc::AT_PHNUM);
+    let mut program = Object { base: 0, headers, header_count, name: ptr::null() };
+    let own = program.segments(PT_PHDR).next().map(|headers| headers.start)?;
+    program.base = headers.addr().wrapping_sub(own);
+    // SAFETY: the program's own.
+    let mut entries = unsafe { entries(program.dynamic()?) };
+    let [_, at] = entries.find(|[tag, _]| *tag == DT_DEBUG)?;
+    let loaded = ptr::with_exposed_provenance::<Loaded>(at);
+    // SAFETY: the linker's, where it has put its address there.
+    (!loaded.is_null()).then(|| unsafe { loaded.read() }.first)
+}
+
+/// # Safety
+///
+/// `list` is the dynamic section of a loaded object.
+unsafe fn entries(list: *const Entry) -> impl Iterator<Item = Entry> {
+    // SAFETY: the list goes on until `DT_NULL`.
+    (0..)
+        .map(move |index| unsafe { list.wrapping_add(index).read() })
+        .take_while(|[tag, _]| *tag != DT_NULL)
 }
 
 /// The definition of a name that stands behind this library's.
@@ -131,10 +219,8 @@ fn own_address() -> usize {
 impl Object {
     /// The object's own definition of a name, as the linker would bind a new program to it.
     pub(crate) fn find(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        let tables = self.tables()?;
-        // SAFETY: tables of a loaded object.
-        let symbol = unsafe { tables.find(name) }?;
-        NonNull::new(ptr::with_exposed_provenance_mut(self.base.wrapping_add(symbol.value)))
+        // SAFETY: the object's own.
+        unsafe { Tables::new(self.base, self.dynamic()?) }?.find(name)
     }
 
     /// The last part of its file's name; empty for the program.
@@ -164,29 +250,37 @@ impl Object {
         })
     }
 
-    fn tables(&self) -> Option<Tables> {
+    fn dynamic(&self) -> Option<*const Entry> {
         let list = self.segments(PT_DYNAMIC).next()?.start;
-        let mut entry = ptr::with_exposed_provenance::<[usize; 2]>(list);
-        let mut tables = Tables {
+        Some(ptr::with_exposed_provenance(list))
+    }
+}
+
+impl Tables {
+    /// The tables of an object that has symbols.
+    ///
+    /// # Safety
+    ///
+    /// `list` is the dynamic section of an object loaded at `base`.
+    unsafe fn new(base: usize, list: *const Entry) -> Option<Self> {
+        let mut tables = Self {
+            base,
             symbols: ptr::null(),
             names: ptr::null(),
             versions: ptr::null(),
             gnu_hash: ptr::null(),
             hash: ptr::null(),
         };
-        loop {
-            // SAFETY: the list goes on until `DT_NULL`.
-            let [tag, value] = unsafe { entry.read() };
+        // SAFETY: the caller's promise.
+        for [tag, value] in unsafe { entries(list) } {
             match tag {
-                DT_NULL => break,
-                DT_SYMTAB => tables.symbols = self.at(value),
-                DT_STRTAB => tables.names = self.at(value),
-                DT_VERSYM => tables.versions = self.at(value),
-                DT_GNU_HASH => tables.gnu_hash = self.at(value),
-                DT_HASH => tables.hash = self.at(value),
+                DT_SYMTAB => tables.symbols = tables.at(value),
+                DT_STRTAB => tables.names = tables.at(value),
+                DT_VERSYM => tables.versions = tables.at(value),
+                DT_GNU_HASH => tables.gnu_hash = tables.at(value),
+                DT_HASH => tables.hash = tables.at(value),
                 _ => {}
             }
-            entry = entry.wrapping_add(1);
         }
         Some(tables).filter(|tables| !tables.symbols.is_null() && !tables.names.is_null())
     }
@@ -197,13 +291,18 @@ impl Object {
         let address = if value < self.base { self.base.wrapping_add(value) } else { value };
         ptr::with_exposed_provenance(address)
     }
-}
 
-impl Tables {
+    /// The object's own definition of a name, as the linker would bind a new program to it.
+    fn find(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: `new` was promised a loaded object.
+        let symbol = unsafe { self.symbol(name) }?;
+        NonNull::new(ptr::with_exposed_provenance_mut(self.base.wrapping_add(symbol.value)))
+    }
+
     /// # Safety
     ///
     /// These are the tables of a loaded object.
-    unsafe fn find(&self, name: &CStr) -> Option<Symbol> {
+    unsafe fn symbol(&self, name: &CStr) -> Option<Symbol> {
         if !self.gnu_hash.is_null() {
             // SAFETY: tables of a loaded object, with a `DT_GNU_HASH`.
             unsafe { self.find_by_gnu_hash(name) }
@@ -217,7 +316,7 @@ impl Tables {
 
     /// # Safety
     ///
-    /// As [`find`](Self::find), and there is a `DT_GNU_HASH`.
+    /// As [`symbol`](Self::symbol), and there is a `DT_GNU_HASH`.
     unsafe fn find_by_gnu_hash(&self, name: &CStr) -> Option<Symbol> {
         // SAFETY: inside the table, for every index used below.
         let at = |index: usize| unsafe { self.gnu_hash.wrapping_add(index).read() };
@@ -247,7 +346,7 @@ impl Tables {
 
     /// # Safety
     ///
-    /// As [`find`](Self::find), and there is a `DT_HASH`.
+    /// As [`symbol`](Self::symbol), and there is a `DT_HASH`.
     unsafe fn find_by_hash(&self, name: &CStr) -> Option<Symbol> {
         // SAFETY: inside the table.
         let count = unsafe { self.hash.wrapping_add(1).read() };
@@ -259,7 +358,7 @@ impl Tables {
     ///
     /// # Safety
     ///
-    /// As [`find`](Self::find), and there is such a symbol.
+    /// As [`symbol`](Self::symbol), and there is such a symbol.
     unsafe fn matching(&self, index: usize, name: &CStr) -> Option<Symbol> {
         // SAFETY: the table has a symbol of that index.
         let symbol = unsafe { self.symbols.wrapping_add(index).read() };

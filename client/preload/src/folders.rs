@@ -1,4 +1,4 @@
-//! Calls on folders: listing them, entering them, asking where one is.
+//! Calls on folders: listing them, entering them, asking where one is. Walking them: `walks`.
 //!
 //! A remote folder is listed and entered in its view. Where there is none these calls fail: the
 //! kernel would find the folder that a view hides.
@@ -153,7 +153,7 @@ pub(crate) fn list(fd: c_int, ask: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 /// Before libc or the kernel takes a name by itself.
-fn viewable(dir: c_int, path: Text<'_>) -> Outcome<()> {
+pub(crate) fn viewable(dir: c_int, path: Text<'_>) -> Outcome<()> {
     match client().zip(path.get()) {
         Some((client, name)) => client.viewable(dir, name),
         None => Ok(()),

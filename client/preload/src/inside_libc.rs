@@ -35,25 +35,6 @@ interpose! {
         before_load(if space == libc::LM_ID_BASE { flags } else { libc::RTLD_DEEPBIND });
         next!(dlmopen(space => Lmid_t, name => *const c_char, flags => c_int) -> *mut c_void)
     }
-
-    fn ftw|ftw64(path: *const c_char, each: *const c_void, depth: c_int) -> c_int, next {
-        drain_all();
-        next()
-    }
-
-    fn nftw|nftw64(
-        path: *const c_char, each: *const c_void, depth: c_int, flags: c_int,
-    ) -> c_int, next {
-        drain_all();
-        next()
-    }
-
-    fn fts_open|fts64_open(
-        paths: *const *const c_char, options: c_int, compare: *const c_void,
-    ) -> *mut c_void, next {
-        drain_all();
-        next()
-    }
 }
 
 /// A library that was just written is whole before it is mapped. One that is bound to libc past

@@ -18,7 +18,7 @@
 //! - *Open files:* `open`, `data`, `vector`, `position`, `sync` (size, too), `descriptor`, `stat`,
 //!   `attributes`, `map`, `copy`, `lock`, `ioctl`, `terminal`, `poll`, `message`, `asynchronous`,
 //!   `ring`, `temporary`, `queue` (for libkakehi), `other_descriptors` (sockets and the like).
-//! - *Names:* `names`, `path_attributes`, `extended`, `folders`, `name_handles`, `settle`.
+//! - *Names:* `names`, `path_attributes`, `extended`, `folders`, `walks`, `name_handles`, `settle`.
 //! - *Streams:* `stdio`, `cookie` (those of the client), `plain_streams` (those of libc), `fread`,
 //!   `print`, `glibc`, `inside_libc`.
 //! - *Processes:* `process`, `vfork`, `clone`, `execl`, `environment`, `handlers` and
@@ -78,6 +78,7 @@ mod temporary;
 mod terminal;
 mod vector;
 mod vfork;
+mod walks;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -5,7 +5,7 @@
 
 use core::{
     ffi::{CStr, c_void},
-    ptr,
+    mem, ptr,
 };
 
 use client::{Backing, Config, Errno, Host, Peer, Pid, Room, Setting};
@@ -129,7 +129,7 @@ extern "C" fn start() {
         }
     }
     // What this library knows of streams, forks, and exits is glibc's.
-    if config.delegates() && elf::next(c"gnu_get_libc_version").is_some() {
+    if config.delegates() && elf::in_glibc(c"gnu_get_libc_version").is_some() && !is_watched() {
         watch_forks();
         end_at_exit();
         alone().inspect(|flag| client::alone_while(flag));
@@ -140,6 +140,12 @@ extern "C" fn start() {
         resume();
         leave_out_of_dumps();
     }
+}
+
+/// True if a sanitizer watches each access to memory. It takes what the client does for a race, or
+/// for a use of what nobody has written: it sees the client's calls of `memcpy`, but not its locks.
+fn is_watched() -> bool {
+    [c"__tsan_init", c"__msan_init"].into_iter().any(|name| elf::first(name).is_some())
 }
 
 /// Has a core dump leave out the client's memory, which is ten times as long as a small program's:
@@ -159,12 +165,15 @@ fn leave_out_of_dumps() {
 /// even this one, takes these functions away.
 fn end_at_exit() {
     type End = unsafe extern "C" fn(*mut c_void);
-    unsafe extern "C" {
-        fn __cxa_atexit(end: End, argument: *mut c_void, library: *mut c_void) -> c_int;
+    type AtExit = unsafe extern "C" fn(End, *mut c_void, *mut c_void) -> c_int;
+    // A sanitizer's dies before that has started.
+    if let Some(found) = elf::in_glibc(c"__cxa_atexit") {
+        // SAFETY: the function of that name.
+        let at_exit = unsafe { mem::transmute::<*mut c_void, AtExit>(found.as_ptr()) };
+        // There is room for these, as for the first ones.
+        // SAFETY: the function takes any argument.
+        let _: c_int = unsafe { at_exit(end, ptr::null_mut(), ptr::null_mut()) };
     }
-    // There is room for these, as for the first ones.
-    // SAFETY: the function takes any argument.
-    let _: c_int = unsafe { __cxa_atexit(end, ptr::null_mut(), ptr::null_mut()) };
     let quickly: End = end_quickly;
     // SAFETY: the function takes any argument, and libc has the same room for it.
     let _: Option<c_int> = unsafe {

@@ -107,6 +107,12 @@ fn stat_number(fd: c_int, out: Out<'_, libc::stat>) -> Outcome {
         libc::S_IFDIR => {
             return client.stat_folder(fd).map_or(Ok(0), |status| out.put(plain(&status?)));
         }
+        // Without a name of its own, as the memory that stands for a folder's.
+        libc::S_IFREG if found.st_nlink == 0 => {
+            if let Some(status) = client.stat_folder(fd) {
+                return out.put(plain(&status?));
+            }
+        }
         libc::S_IFSOCK => is_programs(fd)?,
         _ => {}
     }

@@ -8,7 +8,7 @@
 //! nothing here may hold what it waits for: what is staged is drained first.
 //!
 //! Without a view these calls fail, and the job's summary says so: what the kernel would find
-//! instead is the folder that the view hides.
+//! instead is the folder that the view hides. A folder opened to be named is nothing but its name.
 
 use core::{
     ffi::CStr,
@@ -27,8 +27,9 @@ use crate::{
     client::{Client, Status},
     file::FileEntry,
     locked_file::Locked,
-    names::Name,
-    paths::{AbsolutePath, Asked, apart},
+    names::{Name, kind},
+    paths::{AbsolutePath, Asked, apart, is_name_of_folder, name_of_folder},
+    remote::placeholder_over,
     rooms::Room,
     staging,
     table::Entry,
@@ -140,12 +141,12 @@ impl Client {
         apart(view).unwrap_or(Ok(()))
     }
 
-    /// As `fstat(2)` of an open folder in a view: with the numbers that its name has.
+    /// As `fstat(2)` of an open remote folder: with the numbers that its name has.
     pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
         if !self.has_remote() {
             return None;
         }
-        apart(|| if self.is_folder_in_view(fd) { self.stat_path(fd, c".", true) } else { None })
+        apart(|| if self.is_remote_folder(fd) { self.stat_path(fd, c".", true) } else { None })
     }
 
     /// Opens a remote folder, or anything else only to be named: as the program names it, since the
@@ -159,16 +160,44 @@ impl Client {
         if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
             return Err(Errno::ISDIR);
         }
-        self.view_of(path)?;
-        let fd = fs::openat(self.borrow(name.dir), name.path, flags, Mode::empty())?;
+        let fd = if flags.contains(OFlags::PATH) && !self.is_viewed(path)? {
+            self.name_folder(path, flags)?
+        } else {
+            self.view_of(path)?;
+            fs::openat(self.borrow(name.dir), name.path, flags, Mode::empty())?
+        };
         let fd = fd.into_raw_fd();
         self.table.take(fd);
         self.table.set(fd, Entry::Foreign);
         Ok(fd)
     }
 
+    /// A remote folder only to be named, which needs no view.
+    fn name_folder(&'static self, path: &AbsolutePath, flags: OFlags) -> io::Result<OwnedFd> {
+        let follow = !flags.contains(OFlags::NOFOLLOW);
+        let request = |path_len| Request::Stat { path_len, follow };
+        let found = self.status(path.asked(), request).unwrap_or(Err(Errno::IO))?;
+        if kind(&found) != FileType::Directory {
+            if !flags.contains(OFlags::DIRECTORY) {
+                self.view_of(path)?;
+            }
+            return Err(Errno::NOTDIR);
+        }
+        let mut space = Room::take().ok_or(Errno::NOMEM)?;
+        let mut folder = name_of_folder(path.bytes(), &mut space)?;
+        placeholder_over(&mut folder, flags)?;
+        Ok(folder)
+    }
+
+    /// True if calls may be relative to a descriptor.
+    pub(crate) fn is_folder(&'static self, fd: RawFd) -> io::Result<bool> {
+        let kind = FileType::from_raw_mode(fs::fstat(self.borrow(fd))?.st_mode);
+        Ok(kind == FileType::Directory || is_name_of_folder(self.host, fd))
+    }
+
     /// True if there are views of remote folders.
-    pub(crate) fn has_view(&'static self) -> bool {
+    #[must_use]
+    pub fn has_view(&'static self) -> bool {
         self.connection().is_some_and(|connection| connection.has_view)
     }
 
@@ -189,11 +218,16 @@ impl Client {
     ///
     /// `EOPNOTSUPP`: there is no view of it here.
     fn view_of(&'static self, path: &AbsolutePath) -> io::Result<()> {
-        if self.connection().ok_or_else(|| self.unserved())?.has_view && self.is_in_view(path) {
+        if self.is_viewed(path)? {
             return Ok(());
         }
         self.count(Counter::Unviewed, 1);
         Err(Errno::NOTSUP)
+    }
+
+    fn is_viewed(&'static self, path: &AbsolutePath) -> io::Result<bool> {
+        let connection = self.connection().ok_or_else(|| self.unserved())?;
+        Ok(connection.has_view && self.is_in_view(path))
     }
 
     /// True if a remote path is that of its folder's view here.
@@ -272,8 +306,8 @@ impl Client {
         if is_kernels { None } else { answer }
     }
 
-    /// True if a descriptor is a folder in a view, which is not asked.
-    fn is_folder_in_view(&'static self, fd: RawFd) -> bool {
+    /// True if a descriptor is a remote folder. Its view is not asked.
+    fn is_remote_folder(&'static self, fd: RawFd) -> bool {
         let Some(config) = self.active() else { return false };
         let folder = AbsolutePath::in_folder(config, self.host, fd, None);
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -281,6 +315,7 @@ impl Client {
         let found = folder.filter(AbsolutePath::is_remote).and_then(|_| kind());
         found.is_some_and(|found| {
             FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory
+                || is_name_of_folder(self.host, fd)
         })
     }
 }

@@ -98,7 +98,7 @@ fn explain(host: &dyn Host, failure: Failure) {
         Refusal::User => "the daemon belongs to another user; running undelegated",
         Refusal::Full => {
             "the daemon has no session, memory, or descriptor left; running undelegated; \
-             raise KAKEHI_MEMORY or the descriptor limit"
+             raise KAKEHI_MEMORY, or the limit that it has met: 'ulimit -n', -f, or -v"
         }
         Refusal::Unseen => {
             "the daemon runs in a pid namespace that this process is not in; running \

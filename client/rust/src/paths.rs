@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 
 use rustix::{
-    fd::RawFd,
-    fs,
+    fd::{OwnedFd, RawFd},
+    fs::{self, MemfdFlags},
     io::{self, Errno},
 };
 use wire::Base;
@@ -16,6 +16,11 @@ use crate::{
     rooms::{PATH_MAX, Path, Room},
     rules::{CURRENT_FOLDER, Policy, policy_without_rules},
 };
+
+/// Beginning of the link of a descriptor that is nothing but a folder's name, which follows; with
+/// what the kernel puts before and behind the name of memory.
+const NAME_LINK: &[u8] = b"/memfd:kakehi:/";
+const NAME_LINK_END: &[u8] = b" (deleted)";
 
 /// A path as the daemon is sent it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,6 +136,7 @@ impl AbsolutePath {
             this.push(name)?;
         }
         (this.policy, this.rule) = config.rules().of(this.bytes());
+        // By itself it may be a file, which nothing is relative to.
         if name.is_some() {
             this.stay_in(host, folder);
         }
@@ -212,12 +218,23 @@ impl AbsolutePath {
             let mut name = [0; 32];
             let link = link_of(dir, &mut name)?;
             self.len = read_link(host, link, &mut self.bytes[..])?;
+            self.be_named();
         }
         if self.bytes() == b"/" {
             self.len = 0;
         }
         self.base_len = self.len;
         Some(())
+    }
+
+    /// Is the folder that the descriptor is the name of, if it is one's.
+    fn be_named(&mut self) {
+        let end = self.bytes().strip_suffix(NAME_LINK_END).map(<[u8]>::len);
+        if let Some(end) = end.filter(|_| self.bytes().starts_with(NAME_LINK)) {
+            let start = NAME_LINK.len() - 1;
+            self.bytes.copy_within(start..end, 0);
+            self.len = end - start;
+        }
     }
 
     fn push(&mut self, part: &[u8]) -> Option<()> {
@@ -228,6 +245,34 @@ impl AbsolutePath {
         self.len += part.len();
         Some(())
     }
+}
+
+/// A descriptor that is nothing but a folder's name: calls may be relative to it.
+///
+/// # Errors
+///
+/// `ENAMETOOLONG`; those of making it.
+pub(crate) fn name_of_folder(path: &[u8], space: &mut Path) -> io::Result<OwnedFd> {
+    let prefix = NAME_LINK.strip_prefix(b"/memfd:").and_then(|rest| rest.strip_suffix(b"/"));
+    let parts = prefix.unwrap_or_default().iter().chain(path).chain(&[0]);
+    let mut places = space.iter_mut();
+    for byte in parts {
+        *places.next().ok_or(Errno::NAMETOOLONG)? = *byte;
+    }
+    let name = CStr::from_bytes_until_nul(&space[..]).map_err(|_| Errno::INVAL)?;
+    // The kernel takes a longer name for an invalid argument.
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    fs::memfd_create(name, flags).map_err(|errno| match errno {
+        Errno::INVAL => Errno::NAMETOOLONG,
+        errno => errno,
+    })
+}
+
+/// True if a descriptor is nothing but a folder's name.
+pub(crate) fn is_name_of_folder(host: &dyn Host, fd: RawFd) -> bool {
+    let (mut name, mut begin) = ([0; 32], [0; NAME_LINK.len()]);
+    let len = link_of(fd, &mut name).and_then(|link| read_link(host, link, &mut begin));
+    len == Some(begin.len()) && begin == NAME_LINK
 }
 
 /// True if a path is one as the daemon is sent; of some that are, false.

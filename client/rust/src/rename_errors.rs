@@ -17,7 +17,7 @@ use crate::{
     names::{Ending, Name, kind},
     paths::{AbsolutePath, Asked},
     rooms::Room,
-    rules::CURRENT_FOLDER,
+    rules::{CURRENT_FOLDER, Policy},
 };
 
 /// A name, and where it leads.
@@ -45,7 +45,7 @@ impl Client {
         self.enter(&new)?;
         let may_replace = !flags.contains(RenameFlags::NOREPLACE);
         let exchanges = flags.contains(RenameFlags::EXCHANGE);
-        if old.path.is_remote() != new.path.is_remote() {
+        if self.is_in_remote(&old) != self.is_in_remote(&new) {
             return Err(Errno::XDEV);
         }
         if old.is_dot() || new.is_dot() && may_replace {
@@ -64,7 +64,19 @@ impl Client {
             _ => {}
         }
         let is_slash = old.ending == Ending::Slash || new.ending == Ending::Slash && !exchanges;
-        if is_slash && !is_folder { Err(Errno::NOTDIR) } else { Ok(()) }
+        if is_slash && !is_folder {
+            return Err(Errno::NOTDIR);
+        }
+        // As a mount point: a program that gets `EXDEV` would copy all that is in it.
+        let is_mapped = |name: &Named| name.path.is_remote() && !self.is_in_remote(name);
+        if is_mapped(&old) || is_mapped(&new) { Err(Errno::BUSY) } else { Ok(()) }
+    }
+
+    /// True if a name is in a remote folder: such a folder's own name is not.
+    fn is_in_remote(&'static self, name: &Named) -> bool {
+        let policy = |path| self.active().map(|config| config.rules().of(path).0);
+        name.path.is_remote()
+            && (name.is_dot() || policy(name.path.folder()) == Some(Policy::Remote))
     }
 
     /// As `linkat(2)` does, but for what the daemon finds out.
@@ -97,8 +109,8 @@ impl Client {
     fn named(&'static self, Name { dir, path }: Name<'_>) -> io::Result<Named> {
         let ending = Ending::of(path);
         if !path.to_bytes().starts_with(b"/") && dir != CURRENT_FOLDER {
-            let folder = u32::try_from(dir).map_err(|_| Errno::BADF).map(|_| self.borrow(dir))?;
-            if FileType::from_raw_mode(fs::fstat(folder)?.st_mode) != FileType::Directory {
+            u32::try_from(dir).map_err(|_| Errno::BADF)?;
+            if !self.is_folder(dir)? {
                 return Err(Errno::NOTDIR);
             }
         }

@@ -433,6 +433,10 @@ fn multifile_is_mounted_and_unmounted_by_hand() {
     let mut refused = Command::new(kakehi());
     let kakehi = |words: &[&str], paths: &[&Path]| by_hand(&folder, words, paths);
     kakehi(&["mount"], &[&kept, &at]);
+    let mut again = Command::new(super::harness::kakehi());
+    again.env("XDG_RUNTIME_DIR", folder.path()).arg("mount").args([&kept, &at]);
+    let output = run(&mut again, SOON);
+    assert!(text(&output.stderr).contains("it is mounted already; use it"), "{output:?}");
     fs::write(at.join("file"), "by hand").expect("mounted");
     fs::create_dir(at.join("sub")).expect("mounted");
     let in_use = fs::File::open(at.join("sub")).expect("mounted");

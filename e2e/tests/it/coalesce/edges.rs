@@ -268,3 +268,48 @@ fn files_written_in_turn_by_tiny_writes_are_whole() {
         }
     }
 }
+
+/// `cp` and `mv` open the folder only to name it: where that fails they copy to its name, not into.
+#[test]
+fn folders_are_copied_and_moved_into_folders_without_a_view() {
+    let folder = Folder::new();
+    let script = "set -e; mkdir -p d/e; echo a >d/e/a; d=$PWD/local; mkdir $d/s $d/s/e; \
+        cp -r d $d; cp -r d $d/s/; mv d/e $d/s/e; cat $d/d/e/a $d/s/d/e/a $d/s/e/e/a";
+    let mut command = coalescing(&folder);
+    command.env("KAKEHI_VIEW", "none").current_dir(folder.path());
+    assert_eq!(succeed(command.args(["sh", "-c", script]), SOON), "a\na\na\n");
+    let out = extracted(&folder, &kept(&folder), "out");
+    for name in ["d/e/a", "s/d/e/a", "s/e/e/a"] {
+        assert_eq!(fs::read_to_string(out.join(name)).expect(name), "a\n");
+    }
+}
+
+/// `mv` would copy all files, and then fail.
+#[test]
+fn a_folder_that_is_coalesced_is_not_moved() {
+    let folder = Folder::new();
+    for view in ["none", "auto"] {
+        let script = "echo a >local/a; mkdir other; mv local local.old; mv -T other local; \
+            rmdir other; test -e local.old; echo $?; rm local/a";
+        let mut command = coalescing(&folder);
+        command.env("KAKEHI_VIEW", view).current_dir(folder.path());
+        let output = run(command.args(["sh", "-c", script]), SOON);
+        let said = text(&output.stderr);
+        assert_eq!(said.matches("Device or resource busy").count(), 2, "{view}: {said}");
+        assert_eq!(text(&output.stdout), "1\n", "{view}: {said}");
+    }
+}
+
+#[test]
+fn walks_of_libc_find_files_or_fail_where_there_is_no_view() {
+    let folder = Folder::new();
+    let script = "mkdir plain; : >plain/a.c; echo a | tee local/a.c >other; \
+        exec \"$0\" 'local/*' '*/a*' 'l*/a.c' local/a.c 'local/b.c' 'pl*/*' local plain";
+    let mut command = coalescing(&folder);
+    command.env("KAKEHI_VIEW", "none").current_dir(folder.path());
+    let found = succeed(command.args(["sh", "-c", script]).arg(program("walked")), SOON);
+    let expected = "glob local/* 2\nglob */a* 2\nglob l*/a.c 0 local/a.c\n\
+        glob local/a.c 0 local/a.c\nglob local/b.c 3\nglob pl*/* 0 plain/a.c\n\
+        nftw local -1 EOPNOTSUPP\nfts local 0 EOPNOTSUPP\nnftw plain 2 0\nfts plain 1 0\n";
+    assert_eq!(found, expected);
+}
