@@ -268,6 +268,30 @@ fn stream_ends_where_the_file_does_if_its_journal_says_more() {
     assert_eq!((held.lens, held.damaged), (vec![0, 0, 10], vec![2]));
 }
 
+/// Somebody has named a multifile as a further physical file of another one would be.
+#[test]
+fn multifile_with_the_name_of_a_further_physical_file_is_not_replaced() {
+    let folder = TempDir::new().unwrap();
+    let (disk, other) = (Disk::in_folder(folder.path()), Path::new("a.sion.000001"));
+    let mut growing = Growing::create(&disk, Path::new(NAME), FILE, &options()).unwrap();
+    let tasks = NewTask::in_one_file(&[64]);
+    let mut writer = Writer::create(&disk, other, &tasks, &options()).unwrap();
+    writer.task(0).unwrap().write(&[7; 10]).unwrap();
+    writer.close().unwrap();
+    let before = fs::read(folder.path().join(other)).unwrap();
+    growing.add(FILE, false).unwrap_err();
+    let tasks = [0, 1].map(|file| NewTask { file, ..tasks[0] });
+    Writer::create(&disk, Path::new("a.sion"), &tasks, &options()).unwrap_err();
+    assert_eq!(fs::read(folder.path().join(other)).unwrap(), before);
+    // One of its own set is replaced, and so is what is no multifile.
+    fs::remove_file(folder.path().join(other)).unwrap();
+    for _ in 0..2 {
+        Writer::create(&disk, Path::new("a.sion"), &tasks, &options()).unwrap().close().unwrap();
+    }
+    fs::write(folder.path().join(other), "no multifile").unwrap();
+    Writer::create(&disk, Path::new("a.sion"), &tasks, &options()).unwrap().close().unwrap();
+}
+
 /// A file with a hole of terabytes has a slot for each of its blocks.
 #[test]
 fn unclosed_multifile_with_a_long_sparse_stream_is_opened_at_once() {
