@@ -226,6 +226,7 @@ impl Others {
         let base = self.base.clone();
         let run = move || match Part::new(&base, index) {
             Ok(mut part) => {
+                part.start_clients();
                 begins(&base, Ok(()));
                 let mail = mail::read(Rc::clone(&part.core));
                 part.executor.run_until(mail);
@@ -268,7 +269,6 @@ impl Base {
             let dial = Dial { sockets, address: place, key: key.clone(), workers, own };
             let client = Client::new(handle.clone(), dial, key, remote.timeout);
             let client = client.map_err(Error::setup("random numbers"))?;
-            handle.spawn(Class::Latency, Rc::clone(&client).run());
             Ok(Member { name: address.to_string(), client })
         };
         let members = remote.addresses.iter().map(member).collect::<Result<_, Error>>()?;
@@ -333,6 +333,14 @@ impl Part {
         Ok(Self { executor, core, reactor, machine, sockets, server, own, service, coalesced })
     }
 
+    /// Looks for the servers of remote files from now on: not while this daemon opens the files
+    /// that it serves to itself, which may take longer than a server may be away.
+    fn start_clients(&self) {
+        if let Some(server) = &self.server {
+            server.group.start(&self.core.handle);
+        }
+    }
+
     /// Waits until a server of remote files is reached; the other executors do without those that
     /// are not. Does not wait if the starter has exited.
     fn reach_server(
@@ -341,6 +349,7 @@ impl Part {
         starter: Option<&Starter>,
         mask: Mode,
     ) -> Result<(), Error> {
+        self.start_clients();
         let Some((server, remote)) = self.server.as_ref().zip(base.config.remote.as_mut()) else {
             return Ok(());
         };

@@ -51,6 +51,14 @@ pub fn is_of_set(set: &[u8], name: &[u8]) -> bool {
     after_number(rest, b".").is_empty()
 }
 
+/// True if `path` is the name of a physical file of the set `set`, or of a copy, but the first.
+pub(crate) fn is_further(set: &Path, path: &Path) -> bool {
+    let [set, path] = [set, path].map(|path| path.as_os_str().as_bytes());
+    let Some(rest) = path.strip_prefix(set) else { return false };
+    let number = after_number(rest, b"_BUDDY_").strip_prefix(b".");
+    number.is_some_and(|number| number.len() >= 6 && number.iter().all(u8::is_ascii_digit))
+}
+
 /// The text behind `sign` and at least one digit; all of it where it does not begin so.
 fn after_number<'a>(text: &'a [u8], sign: &[u8]) -> &'a [u8] {
     let Some(number) = text.strip_prefix(sign) else { return text };
@@ -78,6 +86,10 @@ mod tests {
             let name = path.as_os_str().as_encoded_bytes();
             assert!(is_of_set(b"a.sion", name), "{}", path.display());
         }
+        let further = [&files[1], &files[2], &copies[1]];
+        assert!(further.iter().all(|path| is_further(set, path)));
+        let others = [&files[0], &copies[0], &journal(&files[1]), &restored(&files[1], 3)];
+        assert!(!others.iter().any(|path| is_further(set, path)));
         assert_eq!(original(&copy), Some(set));
         assert_eq!(original(set), None);
         for name in ["a.sio", "a.sion2", "a.sion.", "a.sion.x", "a.sion.1.journal.x", "b.a.sion"] {

@@ -30,6 +30,7 @@ use crate::{
     codec::wide,
     error::{Error, Part, Result},
     name,
+    physical::header,
 };
 
 /// How a file that is written got its name.
@@ -217,6 +218,17 @@ impl Disk {
         Err(Errno::EPERM.into())
     }
 
+    /// Refuses to replace another multifile, of which a physical file of `set` has the name.
+    fn check_is_no_other(&self, path: &Path, set: &Path) -> io::Result<()> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW;
+        let found = self.open_as(path, Naming::Chosen, flags);
+        let Some((found, _)) = found.ok().and_then(|found| header(&found, 0).ok()) else {
+            return Ok(());
+        };
+        let is_further = (1..found.file_count).contains(&found.file_number);
+        if is_further || !name::is_further(set, path) { Ok(()) } else { Err(Errno::EEXIST.into()) }
+    }
+
     fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_ref().map_or(AT_FDCWD, |folder| folder.as_fd())
     }
@@ -230,12 +242,13 @@ impl Storage for Disk {
         match (naming, truncate) {
             (_, false) => self.open_as(path, naming, flags),
             (Naming::Chosen, true) => self.open_as(path, naming, flags | OFlag::O_TRUNC),
-            (Naming::Derived(_), true) => {
+            (Naming::Derived(set), true) => {
                 // There seldom is one, and on a network file system each call is a round trip.
                 match self.open_as(path, naming, flags | OFlag::O_EXCL) {
                     Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
                     made => return made,
                 }
+                self.check_is_no_other(path, set)?;
                 self.remove(path)?;
                 self.open_as(path, naming, flags | OFlag::O_EXCL)
             }

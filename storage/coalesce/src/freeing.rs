@@ -11,13 +11,11 @@ use executor::yield_now;
 use multifile::catalogue;
 use rustix::io::Errno;
 
-use super::{member::Member, records::is_full, volume::Volume};
+use super::{records::is_full, volume::Volume};
 
 /// Bytes of files that are gone which are worth an `fsync` to give them back: it takes some
 /// milliseconds, as long as to write them.
 const GONE_LEN: u64 = if cfg!(test) { 10_000 } else { 16 << 20 };
-/// Bytes of a stream in which there is a whole page, wherever it begins.
-const DISCARDED_MIN: u64 = if cfg!(test) { 1 } else { 8 << 10 };
 
 impl Volume {
     /// Gives back the space of files that are gone, if that is worthwhile. Who has called is not
@@ -94,22 +92,23 @@ impl Volume {
     }
 
     async fn release(&self, left: BTreeSet<u64>) {
-        for task in &left {
-            if self.len_of(*task) < DISCARDED_MIN {
-                continue;
-            }
-            let Ok(stream) = self.stream(*task) else { continue };
-            // Of one that has moved somebody may still read the bytes.
-            if Rc::strong_count(&stream) > 2 {
-                continue;
-            }
-            if let Err(why) = stream.discard(self.machine()).await {
-                tracing::debug!("space of removed files is not given back yet: {why}");
-                break; // They are emptied before others get them, or when the multifile is closed.
-            }
-            yield_now().await;
+        if let Err(why) = self.discard(&left).await {
+            // They are emptied before others get them, or when the multifile is closed.
+            tracing::debug!("space of removed files is not given back yet: {why}");
         }
         self.users.set_stale(self.with_chunks(left));
+    }
+
+    async fn discard(&self, left: &BTreeSet<u64>) -> io::Result<()> {
+        // Of one that has moved somebody may still read the bytes.
+        let unused = left.iter().copied().filter(|task| self.streams.borrow().is_unused(*task));
+        let (small, long): (Vec<_>, Vec<_>) = unused.partition(|task| self.is_packed(*task));
+        self.discard_chunks(small.into_iter()).await?;
+        for task in long.into_iter().filter(|task| self.len_of(*task) > 0) {
+            self.stream(task)?.discard(self.machine()).await?;
+            yield_now().await;
+        }
+        Ok(())
     }
 
     /// Takes a free task with chunks of so many bytes; it is empty, also after the loss of the
@@ -120,8 +119,7 @@ impl Volume {
     ) -> io::Result<Option<(u64, u64)>> {
         // Of one that has moved somebody may still read the bytes; long ones do not move.
         let is_long = *chunk_len.start() >= self.shape.chunk_len;
-        let is_unused =
-            |task| is_long || self.stream(task).is_ok_and(|found| Rc::strong_count(&found) <= 2);
+        let is_unused = |task| is_long || self.streams.borrow().is_unused(task);
         loop {
             if let Some(taken) = self.users.take_free(chunk_len.clone()) {
                 return Ok(Some(taken));
@@ -130,10 +128,14 @@ impl Volume {
             let Some(stale) = stale.filter(|_| !self.has_failed_to_sync.get()) else {
                 return Ok(None);
             };
-            let member = Rc::clone(self.stream(stale)?.member());
-            let may = |task| member.has(task) && is_unused(task);
-            let tasks = self.users.take_stale(chunk_len.clone(), may);
-            if let Err(why) = self.empty(&member, &tasks).await {
+            let member = self.streams.borrow().member_of(stale).map(Rc::clone).ok_or(Errno::IO)?;
+            let tasks = self.users.take_stale(|task| member.has(task) && is_unused(task));
+            let emptied = async {
+                self.empty(tasks.iter().map(|(_, task)| *task)).await?;
+                let synced = member.sync(self.machine(), true).await;
+                synced.inspect_err(|_| self.has_failed_to_sync.set(true))
+            };
+            if let Err(why) = emptied.await {
                 self.users.set_stale(tasks);
                 return Err(why);
             }
@@ -141,15 +143,21 @@ impl Volume {
         }
     }
 
-    /// Has tasks of a physical file empty, on the disk as well.
-    async fn empty(&self, member: &Member, tasks: &[(u64, u64)]) -> io::Result<()> {
-        for (_, task) in tasks {
-            let stream = self.stream(*task)?;
+    /// Makes tasks empty that nobody has.
+    pub(super) async fn empty(&self, tasks: impl Iterator<Item = u64>) -> io::Result<()> {
+        let (mut small, long): (Vec<_>, Vec<_>) = tasks.partition(|task| self.is_packed(*task));
+        small.sort_unstable();
+        self.empty_chunks(small.into_iter()).await?;
+        for task in long {
+            let stream = self.stream(task)?;
             stream.hand_on();
             stream.resize(self.machine(), 0).await?;
         }
-        let synced = member.sync(self.machine(), true).await;
-        synced.inspect_err(|_| self.has_failed_to_sync.set(true))
+        Ok(())
+    }
+
+    fn is_packed(&self, task: u64) -> bool {
+        self.streams.borrow().member_of(task).is_some_and(|member| member.is_packed)
     }
 
     fn len_of(&self, task: u64) -> u64 {

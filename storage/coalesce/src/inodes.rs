@@ -42,9 +42,6 @@ use super::{
     volume::{Changing, Volume},
 };
 
-/// Tasks that are emptied at a time: all that are share the sync for which the first one waits.
-const EMPTIED_MAX: usize = 1024;
-
 /// Open inodes and tasks, with their users.
 #[derive(Debug, Default)]
 pub(super) struct Users {
@@ -93,15 +90,10 @@ impl Users {
         stale.range(fitting(chunk_len.clone())).map(|(_, task)| *task).find(|task| may(*task))
     }
 
-    /// Takes some tasks that `may` be emptied.
-    pub(super) fn take_stale(
-        &self,
-        chunk_len: RangeInclusive<u64>,
-        may: impl Fn(u64) -> bool,
-    ) -> Vec<(u64, u64)> {
+    /// Takes all tasks that `may` be emptied: they share the sync for which the first one waits.
+    pub(super) fn take_stale(&self, may: impl Fn(u64) -> bool) -> BTreeSet<(u64, u64)> {
         let mut stale = self.stale.borrow_mut();
-        let taken = stale.range(fitting(chunk_len)).copied().filter(|(_, task)| may(*task));
-        let taken: Vec<_> = taken.take(EMPTIED_MAX).collect();
+        let taken: BTreeSet<_> = stale.iter().copied().filter(|(_, task)| may(*task)).collect();
         for task in &taken {
             stale.remove(task);
         }

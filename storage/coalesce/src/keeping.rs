@@ -18,36 +18,63 @@ impl Volume {
     /// `tasks`, also if it fails: then no file has them. None is empty. Call
     /// [`tell_kept`](Self::tell_kept) before a name leads to a task.
     pub(super) async fn keep(&self, all: &[&[Buffer]], tasks: &mut Vec<u64>) -> io::Result<()> {
+        let mut found = vec![None; all.len()];
+        let kept = self.keep_in(all, &mut found).await;
+        tasks.extend(found.into_iter().flatten());
+        kept
+    }
+
+    async fn keep_in(&self, all: &[&[Buffer]], found: &mut [Option<u64>]) -> io::Result<()> {
         let lens: Vec<u64> = all.iter().map(|data| len_of(data)).collect();
+        let is_small = |len: u64| len < self.shape.small_len;
+        self.free_chunks().await;
+        for (len, task) in lens.iter().zip(&mut *found).filter(|(len, _)| is_small(**len)) {
+            *task = self.take_chunk(*len).await?.map(|(_, task)| task);
+        }
         let _taken = self.placing.take().await;
+        let rest = lens.iter().copied().zip(&mut *found);
+        let (small, long) =
+            rest.filter(|(_, task)| task.is_none()).partition(|(len, _)| is_small(*len));
+        self.place_all(small).await?;
+        for (_, task) in long {
+            *task = Some(self.free_task().await?);
+        }
+        let (mut small, mut long) = (Vec::new(), Vec::new());
+        for ((task, data), len) in found.iter().zip(all).zip(&lens) {
+            let kind = if is_small(*len) { &mut small } else { &mut long };
+            kind.push((task.ok_or(Errno::IO)?, *data));
+        }
+        small.sort_unstable_by_key(|(task, _)| *task);
+        self.fill(&small).await?;
+        for (task, data) in long {
+            self.keep_long(task, data).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives chunks of these lengths to new tasks, as many as fit to those of one dense file.
+    async fn place_all(&self, mut all: Vec<(u64, &mut Option<u64>)>) -> io::Result<()> {
         let mut done = 0;
-        while let Some(len) = lens.get(done) {
-            if *len >= self.shape.small_len {
-                let task = self.free_task().await?;
-                tasks.push(task);
-                self.keep_long(task, all.get(done).copied().unwrap_or_default()).await?;
-                done += 1;
-                continue;
-            }
-            let member = self.dense_member(*len).await?;
+        while let Some(len) = all.get(done).map(|(len, _)| *len) {
+            let member = self.dense_member(len).await?;
             let mut left = self.shape.dense_len.saturating_sub(self.dense_end(&member));
-            let fits = |len: &&u64| {
+            let fits = |len: &u64| {
                 let rest = left.checked_sub(len.next_multiple_of(u64::from(DENSE_UNIT)));
                 left = rest.unwrap_or(0);
-                rest.is_some() && **len < self.shape.small_len
+                rest.is_some()
             };
             let most = usize::try_from(member.unplaced.get()).unwrap_or(usize::MAX);
-            let rest = lens.get(done..).unwrap_or_default().iter().take(most);
-            let now: Vec<u64> = rest.take_while(fits).copied().collect();
+            let rest = all.get_mut(done..).unwrap_or_default();
+            let lens = rest.iter().map(|(len, _)| *len).take(most);
+            let now: Vec<u64> = lens.take_while(fits).collect();
             // That it fits was seen without what rounds it up.
-            let end = done + now.len().max(1);
-            let now = lens.get(done..end).unwrap_or_default();
-            let first = self.place(&member, now, true)?;
-            tasks.extend((first..).take(now.len()));
-            self.fill(&member, first, all.get(done..end).unwrap_or_default()).await?;
-            done = end;
+            let lens = if now.is_empty() { vec![len] } else { now };
+            let first = self.place(&member, &lens, true)?;
+            for ((_, task), new) in rest.iter_mut().zip(first..).take(lens.len()) {
+                **task = Some(new);
+            }
+            done += lens.len();
         }
-        debug_assert_eq!(done, all.len(), "every file is kept once");
         Ok(())
     }
 
@@ -76,30 +103,35 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes streams that follow each other in a dense file.
-    async fn fill(&self, member: &Member, first: u64, all: &[&[Buffer]]) -> io::Result<()> {
+    /// Writes streams in dense files, in the order of their tasks.
+    async fn fill(&self, all: &[(u64, &[Buffer])]) -> io::Result<()> {
         let mut runs: Vec<Run> = Vec::new();
-        for (task, data) in (first..).zip(all) {
-            let (mut at, ..) = self.streams.borrow().reach(task).ok_or(Errno::IO)?;
+        for (task, data) in all {
+            let streams = self.streams.borrow();
+            let ((mut at, ..), member) =
+                streams.reach(*task).zip(streams.member_of(*task)).ok_or(Errno::IO)?;
             for piece in data.iter().filter(|piece| !piece.is_empty()) {
-                if !runs.last_mut().is_some_and(|run| run.take(at, piece)) {
-                    runs.push(Run { at, len: piece.len(), buffers: vec![piece.clone()] });
+                if !runs.last_mut().is_some_and(|run| run.take(member, at, piece)) {
+                    let (member, len, buffers) =
+                        (Rc::clone(member), piece.len(), vec![piece.clone()]);
+                    runs.push(Run { member, at, len, buffers });
                 }
                 at += piece.len() as u64;
             }
         }
         // A server takes several at a time, and one that is busy takes long for each.
-        let written = runs.into_iter().map(|run| run.write(self.machine(), &member.data));
+        let written = runs.into_iter().map(|run| run.write(self.machine()));
         executor::all(written).await.into_iter().collect::<io::Result<()>>()?;
         let mut streams = self.streams.borrow_mut();
-        let filled = (first..).zip(all).map(|(task, data)| streams.fill(task, len_of(data)));
+        let filled = all.iter().map(|(task, data)| streams.fill(*task, len_of(data)));
         filled.collect::<Option<()>>().ok_or_else(|| Errno::IO.into())
     }
 
     /// Writes the headers and then the journals for tasks that were [kept](Self::keep).
     pub(super) async fn tell_kept(&self, tasks: impl Iterator<Item = u64>) -> io::Result<()> {
         let _taken = self.placing.take().await;
-        let mut runs: Vec<Slots> = Vec::new();
+        let (mut runs, mut tasks) = (Vec::<Slots>::new(), tasks.collect::<Vec<_>>());
+        tasks.sort_unstable();
         for task in tasks {
             let streams = self.streams.borrow();
             let (member, at, slot) = streams.slot(task).ok_or(Errno::IO)?;
@@ -142,6 +174,7 @@ fn len_of(data: &[Buffer]) -> u64 {
 /// Bytes that go next to each other in a file.
 #[derive(Debug)]
 struct Run {
+    member: Rc<Member>,
     at: u64,
     len: usize,
     buffers: Vec<Buffer>,
@@ -149,7 +182,10 @@ struct Run {
 
 impl Run {
     /// Takes what goes at `at`, if it continues what is there and that does not get too much.
-    fn take(&mut self, at: u64, piece: &Buffer) -> bool {
+    fn take(&mut self, member: &Rc<Member>, at: u64, piece: &Buffer) -> bool {
+        if !Rc::ptr_eq(&self.member, member) {
+            return false;
+        }
         let gap = at.checked_sub(self.at + self.len as u64);
         let gap = gap.and_then(|gap| usize::try_from(gap).ok());
         let Some(gap) = gap.filter(|gap| *gap < DENSE_UNIT as usize) else { return false };
@@ -173,11 +209,11 @@ impl Run {
         true
     }
 
-    async fn write(self, machine: &Machine, file: &uring::File) -> io::Result<()> {
+    async fn write(self, machine: &Machine) -> io::Result<()> {
         let mut rest = Buffers::new(self.buffers);
         let mut at = self.at;
         while let Some(bytes) = rest {
-            let len = machine.write_whole(file, at, bytes.clone()).await?;
+            let len = machine.write_whole(&self.member.data, at, bytes.clone()).await?;
             if len == 0 {
                 return Err(Errno::NOSPC.into());
             }

@@ -22,6 +22,7 @@ mod clear_tails;
 mod clients;
 mod condition;
 mod dense;
+mod emptying;
 mod extensions;
 mod file;
 mod freeing;

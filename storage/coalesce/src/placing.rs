@@ -28,7 +28,7 @@ use super::{
 /// many bytes).
 const FILLED_PART: u64 = 2;
 /// Chunks left by small files that are worth an `fsync` to have them free, at least.
-const LEFT_MIN: usize = 1024;
+const LEFT_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 /// Part of all tasks that they have to be for it.
 const LEFT_PART: usize = 8;
 /// Bytes that a stream copies at a time when it moves.
@@ -49,14 +49,10 @@ impl Volume {
         self.tell_chunks(&member).await.map(|()| first)
     }
 
-    /// A chunk that another small file has left.
+    /// A chunk that another small file has left, told.
     async fn left_chunk(&self, len: u64) -> io::Result<Option<u64>> {
-        let left = self.users.left_count();
-        if left >= LEFT_MIN && left * LEFT_PART >= self.streams.borrow().len() {
-            self.free_left().await;
-        }
-        let most = len.next_multiple_of(u64::from(DENSE_UNIT)).max(len * FILLED_PART);
-        let Some((chunk_len, task)) = self.take_free(len..=most).await? else { return Ok(None) };
+        self.free_chunks().await;
+        let Some((chunk_len, task)) = self.take_chunk(len).await? else { return Ok(None) };
         let member = Rc::clone(self.stream(task)?.member());
         let _taken = self.placing.take().await;
         if self.tell_chunks(&member).await.is_err() {
@@ -64,6 +60,20 @@ impl Volume {
             return Ok(None);
         }
         Ok(Some(task))
+    }
+
+    /// Has chunks free that small files have left, if there are many.
+    pub(super) async fn free_chunks(&self) {
+        let left = self.users.left_count();
+        if left >= LEFT_MIN && left * LEFT_PART >= self.streams.borrow().len() {
+            self.free_left().await;
+        }
+    }
+
+    /// Takes a chunk that another small file has left, with its length.
+    pub(super) async fn take_chunk(&self, len: u64) -> io::Result<Option<(u64, u64)>> {
+        let most = len.next_multiple_of(u64::from(DENSE_UNIT)).max(len * FILLED_PART);
+        self.take_free(len..=most).await
     }
 
     /// A dense file that has room for one more stream of `len` bytes.

@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use storage::{Machine, Storage as _, turns::Turns};
 use uring::{Buffer, Buffers, Heap};
 
+pub(super) use self::space::{punch, zero};
 pub(super) use super::turn::Turn;
 use super::{
     extensions::{Extension, Extensions},

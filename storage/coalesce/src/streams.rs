@@ -166,7 +166,23 @@ impl Streams {
         its.take(usize::try_from(count).unwrap_or(usize::MAX)).map(Task::reach)
     }
 
-    fn member_of(&self, task: u64) -> Option<&Rc<Member>> {
+    /// True if nobody reads or writes the stream of a task.
+    pub(super) fn is_unused(&self, task: u64) -> bool {
+        let known = usize::try_from(task).ok().and_then(|index| self.tasks.get(index));
+        let made = known.and_then(|known| known.made.as_ref());
+        made.is_none_or(|stream| Rc::strong_count(stream) == 1)
+    }
+
+    /// A task that nobody has is empty, and so is its chunk. `None`: no such task.
+    pub(super) fn empty(&mut self, task: u64) -> Option<()> {
+        let known = self.tasks.get_mut(usize::try_from(task).ok()?)?;
+        let (start_at, chunk_len, _) = known.reach();
+        *known = Task { start_at, chunk_len, len: 0, made: None };
+        Some(())
+    }
+
+    /// The physical file of a task.
+    pub(super) fn member_of(&self, task: u64) -> Option<&Rc<Member>> {
         let behind = self.members.partition_point(|member| member.first_task <= task);
         self.members.get(behind.checked_sub(1)?)
     }

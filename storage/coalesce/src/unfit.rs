@@ -71,6 +71,9 @@ impl Unfit {
             Self::Member { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "bring it back to where the first one is: a set is moved and copied as a whole"
             }
+            Self::Member { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                "that is another multifile: give it another name, or name another file"
+            }
             Self::Member { source, .. } => advice(source),
         }
     }

@@ -413,11 +413,8 @@ impl Volume {
             let _taken = self.placing.take().await;
             self.tell_chunks(member).await?;
         }
-        for task in self.users.nobodys() {
-            let stream = self.stream(task)?;
-            stream.hand_on();
-            stream.resize(&self.machine, 0).await?;
-        }
+        let is_filled = |task: &u64| self.streams.borrow().reach(*task).is_some_and(|r| r.2 > 0);
+        self.empty(self.users.nobodys().into_iter().filter(is_filled)).await?;
         let (growing, mut lens) = (Arc::clone(&self.growing), self.lens());
         // A record that failed and could not be cut off would be damage in a closed multifile.
         if let Some(names) = lens.get_mut(catalogue::TASK) {

@@ -267,3 +267,50 @@ fn stream_ends_where_the_file_does_if_its_journal_says_more() {
     let (_, held) = Growing::open(&grown.disk, Path::new(NAME), &options()).unwrap();
     assert_eq!((held.lens, held.damaged), (vec![0, 0, 10], vec![2]));
 }
+
+/// Somebody has named a multifile as a further physical file of another one would be.
+#[test]
+fn multifile_with_the_name_of_a_further_physical_file_is_not_replaced() {
+    let folder = TempDir::new().unwrap();
+    let (disk, other) = (Disk::in_folder(folder.path()), Path::new("a.sion.000001"));
+    let mut growing = Growing::create(&disk, Path::new(NAME), FILE, &options()).unwrap();
+    let tasks = NewTask::in_one_file(&[64]);
+    let mut writer = Writer::create(&disk, other, &tasks, &options()).unwrap();
+    writer.task(0).unwrap().write(&[7; 10]).unwrap();
+    writer.close().unwrap();
+    let before = fs::read(folder.path().join(other)).unwrap();
+    growing.add(FILE, false).unwrap_err();
+    let tasks = [0, 1].map(|file| NewTask { file, ..tasks[0] });
+    Writer::create(&disk, Path::new("a.sion"), &tasks, &options()).unwrap_err();
+    assert_eq!(fs::read(folder.path().join(other)).unwrap(), before);
+    // One of its own set is replaced, and so is what is no multifile.
+    fs::remove_file(folder.path().join(other)).unwrap();
+    for _ in 0..2 {
+        Writer::create(&disk, Path::new("a.sion"), &tasks, &options()).unwrap().close().unwrap();
+    }
+    fs::write(folder.path().join(other), "no multifile").unwrap();
+    Writer::create(&disk, Path::new("a.sion"), &tasks, &options()).unwrap().close().unwrap();
+}
+
+/// A file with a hole of terabytes has a slot for each of its blocks.
+#[test]
+fn unclosed_multifile_with_a_long_sparse_stream_is_opened_at_once() {
+    const BLOCKS: u64 = 300_000;
+    let folder = TempDir::new().unwrap();
+    let disk = Disk::in_folder(folder.path());
+    let new = NewFile { task_count: 4, chunk_len: 64, fs_block_len: None };
+    let growing = Growing::create(&disk, Path::new(NAME), new, &options()).unwrap();
+    let key = growing.key(0, 1).unwrap();
+    let mut slots = vec![0; usize::try_from(BLOCKS * 64).unwrap()];
+    for (block, row) in (0..BLOCKS).zip(slots.chunks_mut(64)) {
+        row[16..32].copy_from_slice(&Slot::of(64, None).encode(&SlotKey { block, ..key }));
+    }
+    growing.journal(0).unwrap().write_all_at(&slots, 0).unwrap();
+    growing.file(0).unwrap().set_len(growing.end_of(0, BLOCKS).unwrap()).unwrap();
+    drop(growing);
+    let begun_at = std::time::Instant::now();
+    let (_, held) = Growing::open(&disk, Path::new(NAME), &options()).unwrap();
+    assert_eq!(held.lens, [0, BLOCKS * 64, 0, 0]);
+    // Some twenty seconds if what it takes grew with the square of the blocks.
+    assert!(begun_at.elapsed().as_secs() < 5, "{:?}", begun_at.elapsed());
+}

@@ -32,13 +32,12 @@ impl Stream {
         let _taken = self.turn.take().await;
         let (len, mut at) = (self.len(), 0);
         self.change_len(machine, len, 0).await?;
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Its last page is nobody else's where a chunk has whole pages.
         let has_pages = self.ends.get().is_none() && self.place.get().chunk_len % PAGE_LEN == 0;
         let end = if has_pages { len.next_multiple_of(PAGE_LEN) } else { len };
         while at < end {
             let piece = self.piece(at, end - at)?;
-            if let Err(why) = self.allocate(machine, hole, piece).await {
+            if let Err(why) = punch(machine, &self.member.data, piece).await {
                 // What is left there would be seen if it got longer again.
                 self.change_len(machine, 0, len).await?;
                 return Err(why);
@@ -52,34 +51,8 @@ impl Stream {
         let mut at = from;
         while at < to {
             let piece = self.piece(at, to - at)?;
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            match self.allocate(machine, hole, piece).await {
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
-                    self.write_zeros(machine, piece).await?;
-                }
-                done => done?,
-            }
+            zero(machine, &self.member.data, piece).await?;
             at += piece.len;
-        }
-        Ok(())
-    }
-
-    async fn allocate(
-        &self,
-        machine: &Machine,
-        mode: FallocateFlags,
-        Piece { at, len, .. }: Piece,
-    ) -> io::Result<()> {
-        let call = FileCall::Allocate { mode: mode.bits(), at, len };
-        machine.on(&self.member.data, call).await.map(drop)
-    }
-
-    async fn write_zeros(&self, machine: &Machine, piece: Piece) -> io::Result<()> {
-        let mut done = 0;
-        while done < piece.len {
-            let len = usize::try_from(piece.len - done).unwrap_or(ZEROS_LEN).min(ZEROS_LEN);
-            write_all(machine, &self.member.data, piece.at + done, &Heap::buffer(len)).await?;
-            done += len as u64;
         }
         Ok(())
     }
@@ -95,7 +68,7 @@ impl Stream {
         self.lengthen(machine, end).await?;
         while at < end {
             let piece = self.piece(at, end - at)?;
-            match self.allocate(machine, FallocateFlags::KEEP_SIZE, piece).await {
+            match allocate(machine, &self.member.data, FallocateFlags::KEEP_SIZE, piece).await {
                 // It cannot be known here.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
                     return Ok(());
@@ -106,4 +79,48 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// Makes bytes of a physical file zeros.
+pub(in super::super) async fn zero(
+    machine: &Machine,
+    file: &uring::File,
+    piece: Piece,
+) -> io::Result<()> {
+    match punch(machine, file, piece).await {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
+            write_zeros(machine, file, piece).await
+        }
+        done => done,
+    }
+}
+
+/// The same, by giving their space back.
+pub(in super::super) async fn punch(
+    machine: &Machine,
+    file: &uring::File,
+    piece: Piece,
+) -> io::Result<()> {
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    allocate(machine, file, hole, piece).await
+}
+
+async fn allocate(
+    machine: &Machine,
+    file: &uring::File,
+    mode: FallocateFlags,
+    Piece { at, len }: Piece,
+) -> io::Result<()> {
+    let call = FileCall::Allocate { mode: mode.bits(), at, len };
+    machine.on(file, call).await.map(drop)
+}
+
+async fn write_zeros(machine: &Machine, file: &uring::File, piece: Piece) -> io::Result<()> {
+    let mut done = 0;
+    while done < piece.len {
+        let len = usize::try_from(piece.len - done).unwrap_or(ZEROS_LEN).min(ZEROS_LEN);
+        write_all(machine, file, piece.at + done, &Heap::buffer(len)).await?;
+        done += len as u64;
+    }
+    Ok(())
 }

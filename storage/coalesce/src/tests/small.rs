@@ -63,6 +63,30 @@ fn files_that_come_together_are_next_to_each_other_in_as_many_physical_files_as_
     }
 }
 
+/// As a job does that writes many small files again and again, and removes the old ones.
+#[test]
+fn files_that_come_together_fill_chunks_of_removed_ones() {
+    for seed in 0..8 {
+        let mut world = World::shaped(seed, SMALL);
+        let volume = Rc::clone(&world.files.volumes[0].1);
+        let (mut old, mut known) = (Vec::new(), 0);
+        for round in 0..40 {
+            let lens: Vec<_> = (0..30).map(|_| world.rng.usize(1..700)).collect();
+            let data = pieces(&lens, world.rng.bool());
+            let tasks = world.executor.run_until(keep(&volume, &data)).expect("room");
+            for (number, (task, len)) in tasks.iter().zip(&lens).enumerate() {
+                assert!(!old.contains(task), "{seed}: {number} is another file's");
+                assert!(is_there(&mut world, *task, number, *len), "{seed}: {number}");
+            }
+            // The files of the round before are removed.
+            volume.users.set_left(std::mem::replace(&mut old, tasks));
+            let count = volume.streams.borrow().len();
+            known = if round == 10 { count } else { known };
+            assert!(round <= 10 || count <= known + 60, "{seed}: {count} after {round}");
+        }
+    }
+}
+
 #[test]
 fn files_that_a_daemon_dies_over_leave_chunks_for_others() {
     let lens = [10, 20, 2000, 9000, 30, 40, 50];

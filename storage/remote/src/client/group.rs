@@ -12,6 +12,7 @@
 
 use std::{cell::RefCell, collections::BTreeSet, io, rc::Rc};
 
+use executor::{Class, Handle};
 use rustix::fs::OFlags;
 use storage::names::{Answer, NameCall, OpenCall};
 use wire::Status;
@@ -58,6 +59,16 @@ impl<N: Network> Group<N> {
     pub fn new(members: Vec<Member<N>>, spread: Spread) -> Self {
         debug_assert!(!members.is_empty(), "a group has a server");
         Self { members: RefCell::new(members), spread }
+    }
+
+    /// Begins to look for the servers.
+    pub fn start(&self, handle: &Handle)
+    where
+        N: 'static,
+    {
+        for Member { client, .. } in &*self.members.borrow() {
+            handle.spawn(Class::Latency, Rc::clone(client).run());
+        }
     }
 
     /// Waits until at least one server is reached, and does without those that are not by then.

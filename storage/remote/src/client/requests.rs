@@ -273,6 +273,7 @@ impl<N: Network> Client<N> {
     /// Keeps a connection until the client is given up, or has said goodbye.
     pub async fn run(self: Rc<Self>) {
         self.hears();
+        self.absence.begin(self.handle.now());
         let mut pause = PAUSE_MIN;
         let mut has_served = false;
         loop {
