@@ -333,12 +333,10 @@ impl Part {
         Ok(Self { executor, core, reactor, machine, sockets, server, own, service, coalesced })
     }
 
-    /// Looks for the servers of remote files from now on: not while this daemon opens the files
-    /// that it serves to itself, which may take longer than a server may be away.
+    /// Looks for the servers of remote files from now on: to open the files that this daemon serves
+    /// to itself may take longer than a server may be away.
     fn start_clients(&self) {
-        if let Some(server) = &self.server {
-            server.group.start(&self.core.handle);
-        }
+        self.server.iter().for_each(|server| server.group.start(&self.core.handle));
     }
 
     /// Waits until a server of remote files is reached; the other executors do without those that
@@ -354,10 +352,8 @@ impl Part {
             return Ok(());
         };
         let forsaken = async {
-            match starter {
-                Some(starter) => starter.gone().await,
-                None => future::pending().await,
-            }
+            let Some(starter) = starter else { return future::pending().await };
+            starter.gone().await;
             Err(io::Error::other("nobody waits for it any more"))
         };
         let reached = self.executor.run_until(first(server.group.reach(), forsaken));

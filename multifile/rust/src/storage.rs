@@ -29,8 +29,8 @@ use nix::{
 use crate::{
     codec::wide,
     error::{Error, Part, Result},
+    header::{FIXED_LEN, Header},
     name,
-    physical::header,
 };
 
 /// How a file that is written got its name.
@@ -221,8 +221,10 @@ impl Disk {
     /// Refuses to replace another multifile, of which a physical file of `set` has the name.
     fn check_is_no_other(&self, path: &Path, set: &Path) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW;
+        let mut bytes = [0; FIXED_LEN];
         let found = self.open_as(path, Naming::Chosen, flags);
-        let Some((found, _)) = found.ok().and_then(|found| header(&found, 0).ok()) else {
+        let len = found.and_then(|found| read_up_to(&found, &mut bytes, 0)).unwrap_or_default();
+        let Ok(found) = Header::parse(bytes.get(..len).unwrap_or_default(), 0) else {
             return Ok(());
         };
         let is_further = (1..found.file_count).contains(&found.file_number);
