@@ -177,7 +177,7 @@ fn exercise(name: &str, settings: Settings, weights: &str, operations: u32, seed
     let config = configure(&folder, weights);
     for number in 0..seeds {
         // A file that was mapped is not staged to until the job ends.
-        let file = folder.join(&format!("file{number}"));
+        let file = folder.join(format!("file{number}"));
         let mut command = Command::new(harness::kakehi());
         command.args(["run", "--socket"]).arg(&daemon.socket);
         command
