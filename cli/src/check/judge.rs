@@ -155,7 +155,6 @@ pub(super) fn own_definitions(program: &Image, interposed: &BTreeSet<String>) ->
     (!own.is_empty()).then(|| Finding::note("calls", found, meaning))
 }
 
-/// Calls by instruction, a line for each file that has them.
 /// A sanitizer that watches each access to memory takes the library's for the program's.
 pub(super) fn sanitizer(objects: &[Object]) -> Option<Finding> {
     let kinds = [("__tsan_init", "-fsanitize=thread"), ("__msan_init", "-fsanitize=memory")];
@@ -165,6 +164,7 @@ pub(super) fn sanitizer(objects: &[Object]) -> Option<Finding> {
     Some(Finding::problem("sanitizer", flag, meaning).advise("build it without that flag"))
 }
 
+/// Calls by instruction, a line for each file that has them.
 pub(super) fn raw_calls(objects: &[Object]) -> Vec<Finding> {
     let with = objects.iter().filter(|object| !object.image.sites.0.is_empty());
     let finding = |object: &Object| {

@@ -13,7 +13,7 @@
 use core::{
     ffi::c_void,
     mem, ptr,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
 };
 
 use client::{Errno, section};
@@ -21,7 +21,7 @@ use libc::{SIG_BLOCK, SIG_DFL, SIG_ERR, SIG_IGN, SIG_UNBLOCK, c_int, sighandler_
 
 use crate::{
     bits::unsigned,
-    errno,
+    elf, errno,
     interpose::{interpose, next},
     kernel::{ask, kernel},
     process_client::client,
@@ -31,19 +31,23 @@ use crate::{
 /// As the program declares a handler that wants to know most. One that does not ignores the rest.
 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// What the program knows of a handler and the kernel does not, beside the handler's address: the
-/// kernel takes each for one that wants to know most, and that stays.
+/// Flags beside a handler's address that the kernel does not have: it takes each handler for one
+/// that wants to know most, and that stays.
 const WANTS_INFO: usize = 1 << 62;
 const COMES_ONCE: usize = 1 << 63;
 const FLAGS: [(c_int, usize); 2] =
     [(libc::SA_SIGINFO, WANTS_INFO), (libc::SA_RESETHAND, COMES_ONCE)];
 
-/// What `sigset` takes and returns for a signal that is blocked.
+/// Argument and answer of `sigset` for a blocked signal.
 const SIG_HOLD: sighandler_t = 2;
 
 /// The program's handlers; zero where it never had one.
 static HANDLERS: [AtomicUsize; SIGNALS + 1] = [const { AtomicUsize::new(0) }; SIGNALS + 1];
 static IS_STARTED: AtomicBool = AtomicBool::new(false);
+/// Who stands behind this library: 0 until it is known, or one of the next two.
+static BEHIND: AtomicU8 = AtomicU8::new(0);
+const LIBC: u8 = 1;
+const ANOTHER: u8 = 2;
 /// Signals whose handlers that are installed by [`signal`] end waits.
 static ENDING: AtomicUsize = AtomicUsize::new(0);
 
@@ -137,7 +141,7 @@ unsafe fn act(
     let handlers = place(signal);
     let known = handlers.map_or(0, |place| place.load(Ordering::Relaxed));
     // In the child of a `vfork` the table is the parent's.
-    let is_served = client().is_some() || !IS_STARTED.load(Ordering::Relaxed);
+    let is_served = (client().is_some() || !IS_STARTED.load(Ordering::Relaxed)) && calls_libc();
     let ours = action.filter(is_handler).zip(handlers).filter(|_| is_served);
     let given = match ours {
         Some((action, place)) => {
@@ -165,6 +169,20 @@ unsafe fn act(
     done
 }
 
+/// True if libc is asked next. Another library that stands there, as the JVM's libjsig, may keep
+/// what it is given and call it behind a newer handler: by ours it would come to that one again.
+fn calls_libc() -> bool {
+    if BEHIND.load(Ordering::Relaxed) == 0 {
+        let next = elf::next(c"sigaction");
+        // Before glibc 2.34 libpthread has another definition.
+        let is_threads = |object: elf::Object| object.file_name().starts_with(b"libpthread");
+        let is_libc = next == elf::in_glibc(c"sigaction")
+            || next.and_then(|next| elf::holding(next.addr().get())).is_some_and(is_threads);
+        BEHIND.store(if is_libc { LIBC } else { ANOTHER }, Ordering::Relaxed);
+    }
+    BEHIND.load(Ordering::Relaxed) == LIBC
+}
+
 /// True if it has a handler of the program's: not the one of this library, which a program gives
 /// back that has asked the kernel.
 fn is_handler(action: &libc::sigaction) -> bool {
@@ -172,7 +190,7 @@ fn is_handler(action: &libc::sigaction) -> bool {
     action.sa_sigaction != ours && !matches!(action.sa_sigaction, SIG_DFL | SIG_IGN)
 }
 
-/// What is remembered of a handler.
+/// The word remembered for a handler.
 fn word(action: &libc::sigaction) -> usize {
     let is_set = |flag: c_int| action.sa_flags & flag != 0;
     let flags = FLAGS.iter().filter(|(flag, _)| is_set(*flag));
@@ -259,6 +277,8 @@ unsafe fn defer(signal: c_int, info: *mut siginfo_t, context: *mut libc::ucontex
 
 /// The client starts, or does not: libraries may have installed handlers before.
 pub(crate) fn start() {
+    // A handler that asks first could wait for the linker's lock.
+    calls_libc();
     section::release_by(release);
     IS_STARTED.store(true, Ordering::Relaxed);
 }

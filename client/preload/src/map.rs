@@ -95,6 +95,9 @@ fn in_view(client: &'static Client, fd: c_int, writes: bool) -> Result<Option<Ow
 /// drained.
 fn before(client: &'static Client, fd: c_int, is_shared: bool) {
     client.mapping(fd, is_shared);
+    if !client.is_file(fd) {
+        return;
+    }
     if is_writable(client, fd) {
         client.detach(fd, Reason::Mapped);
     } else {

@@ -63,7 +63,8 @@ interpose! {
         drain_all();
         let (mut flags, mut failed) = (flags, failed);
         let is_hidden = client().is_some_and(|client| client.has_remote() && !client.has_view());
-        if is_hidden && flags & ALTERNATIVE == 0 && !found.is_null() {
+        let serves = is_hidden && flags & ALTERNATIVE == 0 && !found.is_null();
+        if serves {
             (*found).close = close;
             (*found).next = next_of;
             (*found).open = opendir;
@@ -72,11 +73,15 @@ interpose! {
             flags |= ALTERNATIVE;
             failed = failed.or(Some(unless_served));
         }
-        next!(
+        let done = next!(
             glob(
                 pattern => Text<'_>, flags => c_int, failed => Failed, found => *mut Matches,
             ) -> c_int
-        )
+        );
+        if serves {
+            (*found).flags &= !ALTERNATIVE;
+        }
+        done
     }
 }
 

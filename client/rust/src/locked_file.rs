@@ -117,6 +117,12 @@ impl Client {
         self.known_as_is(fd)
     }
 
+    /// True if the calling thread has the file locked: it is in a handler that came in between.
+    pub(crate) fn is_held_here(&'static self, fd: RawFd) -> bool {
+        let Entry::File(id) = self.table.get(fd) else { return false };
+        self.files.get(id).is_some_and(|entry| entry.lock.is_mine())
+    }
+
     /// As [`known`](Self::known), for who knows what may be done with a file of a bundle.
     pub(crate) fn known_as_is(&'static self, fd: RawFd) -> Option<Locked> {
         let Entry::File(id) = self.table.get(fd) else { return None };

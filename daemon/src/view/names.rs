@@ -173,7 +173,7 @@ impl View {
         Ok(self.entry(header.unique, header.node, name, &status))
     }
 
-    /// The owner that a file gets which the daemon has made for somebody else.
+    /// Gives a file that the daemon has made to who asked for it.
     async fn give(&self, header: &Header, located: &Located) -> Result<(), Errno> {
         let Some(what) = self.owner(header).await? else { return Ok(()) };
         given(self.core.storage.on(located, FileCall::Set(what)).await.map_err(errno))
@@ -209,7 +209,11 @@ impl View {
             Err(Errno::EXIST) => self.open_path(path, open).await?,
             made => {
                 let (located, _) = made?;
-                self.give(header, &located).await?;
+                if let Err(why) = self.give(header, &located).await {
+                    // It was told why: what closing says is nothing more.
+                    self.core.storage.close(located).await.ok();
+                    return Err(why);
+                }
                 let status = self.core.storage.status(&located).await.map_err(errno)?;
                 (located, status)
             }

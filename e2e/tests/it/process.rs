@@ -59,6 +59,13 @@ fn mapping_is_seen_by_whoever_patches_libcs_mmap() {
     same_in_every_way(&compile("patched.c", "cc", &beside));
 }
 
+#[test]
+fn library_that_keeps_handlers_calls_the_ones_that_it_was_given() {
+    compile("chain.c", "cc", &["-shared", "-fPIC"]);
+    let beside = ["-Wl,--no-as-needed,-rpath,$ORIGIN", "-L.", "-l:chain.c-shared-fPIC"];
+    same_in_every_way(&compile("chaining.c", "cc", &beside));
+}
+
 // ---- threads, children, and memory
 
 #[test]

@@ -35,8 +35,8 @@ impl Neighbours {
 }
 
 impl Volume {
-    /// Gives the space of chunks back that nobody has, where there are whole pages. The tasks, in
-    /// ascending order, are not empty by that.
+    /// Gives the space of chunks back that nobody has, where there are whole pages. The tasks come
+    /// in ascending order; their slots in the journal keep their lengths.
     pub(super) async fn discard_chunks(&self, tasks: impl Iterator<Item = u64>) -> io::Result<()> {
         for Neighbours { member, piece, .. } in self.neighbours(tasks) {
             if piece.len >= DISCARDED_MIN {

@@ -1,9 +1,9 @@
 //! Space of files that are gone, given back to the file system while the multifile is open.
 //!
-//! Once the names on the disk do not lead to a task any more it is [free](super::inodes), and its
-//! bytes are cut off: the journal says that it has none, and a hole is made of them. This happens
-//! when somebody syncs, when the disk is full, and when enough bytes are left to be worth a sync.
-//! That it has none is synced before it is given away: a name on the disk would show them.
+//! Once the names on the disk do not lead to a task any more it is [free](super::inodes), and a hole
+//! is made of its bytes. This happens when somebody syncs, when the disk is full, and when enough
+//! bytes are left to be worth a sync. That it has none, as the journal says then, is synced before
+//! it is given away: a name on the disk would show them.
 
 use std::{collections::BTreeSet, io, ops::RangeInclusive, rc::Rc};
 
@@ -15,7 +15,7 @@ use super::{records::is_full, volume::Volume};
 
 /// Bytes of files that are gone which are worth an `fsync` to give them back: it takes some
 /// milliseconds, as long as to write them.
-const GONE_LEN: u64 = if cfg!(test) { 10_000 } else { 16 << 20 };
+pub(super) const GONE_LEN: u64 = if cfg!(test) { 10_000 } else { 16 << 20 };
 
 impl Volume {
     /// Gives back the space of files that are gone, if that is worthwhile. Who has called is not
@@ -156,7 +156,7 @@ impl Volume {
         Ok(())
     }
 
-    fn is_packed(&self, task: u64) -> bool {
+    pub(super) fn is_packed(&self, task: u64) -> bool {
         self.streams.borrow().member_of(task).is_some_and(|member| member.is_packed)
     }
 

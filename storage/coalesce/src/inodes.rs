@@ -100,6 +100,12 @@ impl Users {
         taken
     }
 
+    /// True if so many tasks are to be emptied, or some with so many bytes.
+    pub(super) fn has_stale(&self, count: usize, len: u64) -> bool {
+        let stale = self.stale.borrow();
+        stale.len() >= count || stale.iter().map(|(chunk_len, _)| chunk_len).sum::<u64>() >= len
+    }
+
     /// The tasks that nobody has.
     pub(super) fn nobodys(&self) -> Vec<u64> {
         let (free, stale, left) = (self.free.borrow(), self.stale.borrow(), self.left.borrow());

@@ -28,9 +28,8 @@ impl Volume {
         let lens: Vec<u64> = all.iter().map(|data| len_of(data)).collect();
         let is_small = |len: u64| len < self.shape.small_len;
         self.free_chunks().await;
-        for (len, task) in lens.iter().zip(&mut *found).filter(|(len, _)| is_small(**len)) {
-            *task = self.take_chunk(*len).await?.map(|(_, task)| task);
-        }
+        let places = lens.iter().copied().zip(&mut *found);
+        self.take_chunks(places.filter(|(len, _)| is_small(*len))).await;
         let _taken = self.placing.take().await;
         let rest = lens.iter().copied().zip(&mut *found);
         let (small, long) =
@@ -40,9 +39,11 @@ impl Volume {
             *task = Some(self.free_task().await?);
         }
         let (mut small, mut long) = (Vec::new(), Vec::new());
-        for ((task, data), len) in found.iter().zip(all).zip(&lens) {
-            let kind = if is_small(*len) { &mut small } else { &mut long };
-            kind.push((task.ok_or(Errno::IO)?, *data));
+        for (task, data) in found.iter().zip(all) {
+            let task = task.ok_or(Errno::IO)?;
+            // A chunk of a file that is not dense has its journal told as it is written.
+            let kind = if self.is_packed(task) { &mut small } else { &mut long };
+            kind.push((task, *data));
         }
         small.sort_unstable_by_key(|(task, _)| *task);
         self.fill(&small).await?;
@@ -87,7 +88,7 @@ impl Volume {
         if read? == buffer.len() { Ok(vec![buffer]) } else { Err(Errno::IO.into()) }
     }
 
-    /// Writes all of a long stream.
+    /// Writes a stream piece by piece, and its journal.
     async fn keep_long(&self, task: u64, data: &[Buffer]) -> io::Result<()> {
         let (stream, mut at) = (self.stream(task)?, 0);
         for piece in data {
@@ -108,13 +109,14 @@ impl Volume {
         let mut runs: Vec<Run> = Vec::new();
         for (task, data) in all {
             let streams = self.streams.borrow();
-            let ((mut at, ..), member) =
+            let ((mut at, chunk_len, _), member) =
                 streams.reach(*task).zip(streams.member_of(*task)).ok_or(Errno::IO)?;
+            let end = at + chunk_len;
             for piece in data.iter().filter(|piece| !piece.is_empty()) {
-                if !runs.last_mut().is_some_and(|run| run.take(member, at, piece)) {
+                if !runs.last_mut().is_some_and(|run| run.take(member, at, piece, end)) {
                     let (member, len, buffers) =
                         (Rc::clone(member), piece.len(), vec![piece.clone()]);
-                    runs.push(Run { member, at, len, buffers });
+                    runs.push(Run { member, at, len, end, buffers });
                 }
                 at += piece.len() as u64;
             }
@@ -135,7 +137,7 @@ impl Volume {
         for task in tasks {
             let streams = self.streams.borrow();
             let (member, at, slot) = streams.slot(task).ok_or(Errno::IO)?;
-            // The journal has the length of a long stream already.
+            // The journal has the length already.
             if !member.is_packed {
                 continue;
             }
@@ -177,13 +179,15 @@ struct Run {
     member: Rc<Member>,
     at: u64,
     len: usize,
+    /// Where the last one's chunk ends: behind it may be somebody else's.
+    end: u64,
     buffers: Vec<Buffer>,
 }
 
 impl Run {
     /// Takes what goes at `at`, if it continues what is there and that does not get too much.
-    fn take(&mut self, member: &Rc<Member>, at: u64, piece: &Buffer) -> bool {
-        if !Rc::ptr_eq(&self.member, member) {
+    fn take(&mut self, member: &Rc<Member>, at: u64, piece: &Buffer, end: u64) -> bool {
+        if !Rc::ptr_eq(&self.member, member) || at > self.end {
             return false;
         }
         let gap = at.checked_sub(self.at + self.len as u64);
@@ -205,7 +209,7 @@ impl Run {
             }
             self.buffers.push(piece.clone());
         }
-        self.len = len;
+        (self.len, self.end) = (len, end);
         true
     }
 

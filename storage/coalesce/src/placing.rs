@@ -10,13 +10,14 @@
 //! journal, and that before a name. A kill in between leaves a chunk without a name, which the next
 //! small file may get, or bytes behind all chunks, which the next daemon cuts off before it writes.
 
-use std::{io, rc::Rc};
+use std::{io, ops::RangeInclusive, rc::Rc};
 
 use executor::lock;
 use multifile::Untold;
 use rustix::io::Errno;
 
 use super::{
+    freeing::GONE_LEN,
     inodes::Live,
     member::Member,
     shape::DENSE_UNIT,
@@ -33,6 +34,11 @@ const LEFT_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 const LEFT_PART: usize = 8;
 /// Bytes that a stream copies at a time when it moves.
 const COPY_LEN: usize = 256 << 10;
+
+/// Lengths of chunks that fit a small file.
+fn fit_for(len: u64) -> RangeInclusive<u64> {
+    len..=len.next_multiple_of(u64::from(DENSE_UNIT)).max(len * FILLED_PART)
+}
 
 impl Volume {
     /// A task that nobody has, and without a byte, for a stream of `len` bytes so far.
@@ -71,9 +77,24 @@ impl Volume {
     }
 
     /// Takes a chunk that another small file has left, with its length.
-    pub(super) async fn take_chunk(&self, len: u64) -> io::Result<Option<(u64, u64)>> {
-        let most = len.next_multiple_of(u64::from(DENSE_UNIT)).max(len * FILLED_PART);
-        self.take_free(len..=most).await
+    async fn take_chunk(&self, len: u64) -> io::Result<Option<(u64, u64)>> {
+        self.take_free(fit_for(len)).await
+    }
+
+    /// Takes chunks that other small files have left for files that come together, as far as there
+    /// are any. Some are emptied first only if that frees many: it takes a sync.
+    pub(super) async fn take_chunks(&self, all: impl Iterator<Item = (u64, &mut Option<u64>)>) {
+        let mut may_empty = self.users.has_stale(LEFT_MIN, GONE_LEN);
+        for (len, task) in all {
+            let taken = if may_empty {
+                self.take_chunk(len).await
+            } else {
+                Ok(self.users.take_free(fit_for(len)))
+            };
+            // Those that cannot be emptied are left where they are.
+            may_empty &= taken.is_ok();
+            *task = taken.ok().flatten().map(|(_, task)| task);
+        }
     }
 
     /// A dense file that has room for one more stream of `len` bytes.

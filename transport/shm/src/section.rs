@@ -28,7 +28,7 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Lets signals come that were deferred, bit `n - 1` standing for signal `n`.
 pub type Release = fn(u64);
 
-/// What a thread is in the midst of.
+/// State of a thread: the locks that it holds, and the signals kept back.
 #[repr(C)]
 struct Section {
     /// Locks that it holds.

@@ -285,7 +285,7 @@ fn users_of_a_view_outlive_its_server() {
     server.end();
 }
 
-/// A device number is used again as soon as it is free.
+/// A device number is used again as soon as it is free; others mount views, too, and may have it.
 #[test]
 fn end_of_a_view_that_is_gone_leaves_that_of_another_job() {
     if !rustix::process::geteuid().is_root() || !can_mount("views that end") {
@@ -300,14 +300,23 @@ fn end_of_a_view_that_is_gone_leaves_that_of_another_job() {
         assert!(wait_for(SOON, || is_mounted(at)));
         running
     };
+    let end = |mut job: Running| {
+        job.signal(Signal::TERM);
+        job.wait(SOON);
+    };
     let number = |at: &Path| fs::metadata(at).expect("a view").dev();
-    let mut ends = job("one.sion", &one);
-    let (before, unmounted) = (number(&one), run(Command::new("umount").arg(&one), SOON));
-    assert!(unmounted.status.success(), "{unmounted:?}");
-    let stays = job("other.sion", &other);
-    assert_eq!(number(&other), before, "the number is another one");
-    ends.signal(Signal::TERM);
-    ends.wait(SOON);
-    assert!(is_mounted(&other), "another job's view was unmounted");
-    drop(stays);
+    let is_left = || {
+        let ends = job("one.sion", &one);
+        let (before, unmounted) = (number(&one), run(Command::new("umount").arg(&one), SOON));
+        assert!(unmounted.status.success(), "{unmounted:?}");
+        let stays = job("other.sion", &other);
+        let is_same = number(&other) == before;
+        end(ends);
+        assert!(is_mounted(&other), "another job's view was unmounted");
+        end(stays);
+        is_same
+    };
+    if !(0..20).any(|_| is_left()) {
+        skip("views that end", "others had each device number that was free");
+    }
 }

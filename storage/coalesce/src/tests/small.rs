@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use uring::{Buffer, Heap};
 
 use super::{between::dies_after, *};
+use crate::{dense::Small, opening::now};
 
 /// Bytes with those of another file right behind, as clients leave them, or elsewhere.
 fn pieces(lens: &[usize], beside: bool) -> Vec<Vec<Buffer>> {
@@ -214,4 +215,47 @@ fn calls_beside_a_move_are_before_it_or_after_it() {
             assert!(world.read(&open) == expected, "{delay} {kind}");
         }
     }
+}
+
+/// As a daemon under `ulimit -f` makes them, whose files are not dense; the next one has no limit.
+#[test]
+fn file_that_is_kept_in_a_chunk_of_a_wide_one_has_its_bytes_after_a_kill() {
+    let limited = Shape { chunk_len: 4096, small_len: 0, ..SHAPE };
+    let mut world = World::shaped(1, limited);
+    let all: Vec<_> = (0..12).map(|number| format!("old{number}")).collect();
+    for file in &all {
+        let open = world.open(file, OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[9; 3000]);
+    }
+    world.restart(true);
+    world.shape = Shape { chunk_len: 1 << 20, small_len: 256 << 10, dense: SMALL.dense, ..SHAPE };
+    world.restart(true);
+    for file in &all {
+        world.name(NameCall::Unlink { path: name(file) }).expect("there");
+    }
+    let volume = Rc::clone(&world.files.volumes[0].1);
+    let tasks = world.executor.run_until(async {
+        volume.sync_names(true).await.expect("names");
+        keep(&volume, &pieces(&[3000], true)).await.expect("room")
+    });
+    let packs = |task| volume.streams.borrow().member_of(task).expect("a file").is_packed;
+    assert_eq!(tasks.iter().map(|task| packs(*task)).collect::<Vec<_>>(), [false]);
+    world.executor.run_until(volume.tell_kept(tasks.iter().copied())).expect("told");
+    let mut small = [Small {
+        inode: volume.tree.borrow_mut().reserve(1),
+        folder: ROOT,
+        name: b"new".to_vec(),
+        mode: 0o644,
+        time: now(),
+        task: tasks.first().copied(),
+        is_open: false,
+    }];
+    world.executor.run_until(async {
+        let changing = volume.begin().await.expect("begun");
+        volume.take_files(&changing, &mut small).await.expect("made");
+    });
+    drop(volume);
+    world.restart(false);
+    let open = world.open("new", OFlags::RDONLY).expect("there");
+    assert_eq!(world.read(&open).len(), 3000);
 }
