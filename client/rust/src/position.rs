@@ -27,7 +27,7 @@ impl Client {
     /// As `lseek(2)`.
     pub fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
         let Some(mut file) = self.locked_fd_as_is(fd) else {
-            // A handler that could not wait: by the position that it finds bytes may be on their way.
+            // A handler that could not wait: bytes may be on their way by the position.
             if self.is_held_here(fd) {
                 return Err(Errno::AGAIN);
             }
