@@ -104,7 +104,7 @@ impl AbsolutePath {
         }
         // An empty one is that of the open file itself, which may be no folder.
         if is_relative && !path.is_empty() {
-            this.stay_in(host, dir);
+            this.stay_in(config, host, dir);
         }
         Some(this)
     }
@@ -116,8 +116,9 @@ impl AbsolutePath {
 
     /// Has a remote path lead nowhere if another folder has the place of the one that it is
     /// relative to: another node may rename folders.
-    fn stay_in(&mut self, host: &dyn Host, dir: RawFd) {
-        if self.is_remote() {
+    fn stay_in(&mut self, config: &Config, host: &dyn Host, dir: RawFd) {
+        let is_in_view = |base: &[u8]| config.rules().of(base).0 == Policy::Remote;
+        if self.is_remote() && self.bytes.get(..self.base_len).is_some_and(is_in_view) {
             self.node = host.node_in_view(dir);
         }
     }
@@ -138,7 +139,7 @@ impl AbsolutePath {
         (this.policy, this.rule) = config.rules().of(this.bytes());
         // By itself it may be a file, which nothing is relative to.
         if name.is_some() {
-            this.stay_in(host, folder);
+            this.stay_in(config, host, folder);
         }
         Some(this)
     }

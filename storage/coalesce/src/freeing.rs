@@ -2,8 +2,8 @@
 //!
 //! Once the names on the disk do not lead to a task any more it is [free](super::inodes), and a
 //! hole is made of its bytes. This happens when somebody syncs, when the disk is full, and when
-//! enough bytes are left to be worth a sync. That it has none, as the journal says then, is synced before
-//! it is given away: a name on the disk would show them.
+//! enough bytes are left to be worth a sync. That it has none, as the journal says then, is synced
+//! before it is given away: a name on the disk would show them.
 
 use std::{collections::BTreeSet, io, ops::RangeInclusive, rc::Rc};
 
