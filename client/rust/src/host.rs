@@ -46,8 +46,8 @@ pub trait Host: Sync {
         fs::readlinkat_raw(fs::CWD, c"/proc/thread-self/cwd", into).ok()
     }
 
-    /// Returns the number by which the daemon knows an open folder in a view; that of the current
-    /// one for [`CURRENT_FOLDER`](crate::CURRENT_FOLDER). `None`: it is not in one. Asks nobody.
+    /// Returns the number by which the daemon knows an open folder in a view; `AT_FDCWD` is the
+    /// current one. `None`: it is not in one. Asks nobody.
     fn node_in_view(&self, _dir: RawFd) -> Option<u64> {
         None
     }

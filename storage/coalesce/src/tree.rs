@@ -393,6 +393,10 @@ impl Tree {
         if moved.into_iter().any(covers) {
             return Err(Errno::BUSY);
         }
+        // The kernel changes the `..` of a folder that goes to another one.
+        if from.folder != to.folder && is_folder(inode) {
+            self.may(inode, Wish::WRITE)?;
+        }
         let mut changes = vec![self.touched(from.folder, now)?, self.touched(to.folder, now)?];
         let named = |at: &Found, inode| Change::Name(at.folder, at.name.clone(), inode);
         match to.inode {

@@ -26,6 +26,20 @@ fn modes_keep_out_who_is_not_root() {
 }
 
 #[test]
+fn folder_that_its_user_may_not_write_stays_in_its_own_one() {
+    let mut tree = tree(7);
+    let root = Node { mode: FOLDER | 0o755, user: 7, ..Default::default() };
+    tree.apply(vec![Change::Node(ROOT, root)]);
+    let (sub, moved) = (make(&mut tree, "/sub/"), make(&mut tree, "/d/"));
+    let node = Node { mode: FOLDER | 0o500, ..tree.node(moved).expect("there").clone() };
+    tree.apply(vec![Change::Node(moved, node)]);
+    let from = find(&tree, "/d").expect("there");
+    let renamed = |to: &str| tree.rename(&from, &find(&tree, to).expect("free"), 0, (3, 0));
+    assert_eq!(renamed("/sub/d").map(drop), Err(Errno::ACCESS), "in {sub}");
+    assert_eq!(renamed("/e").map(drop), Ok(()));
+}
+
+#[test]
 fn what_is_made_in_a_folder_that_says_so_has_its_group() {
     let mut tree = tree(7);
     let root = Node { mode: FOLDER | 0o2770, user: 8, group: 107, ..Default::default() };
