@@ -44,7 +44,7 @@ const SIG_HOLD: sighandler_t = 2;
 /// The program's handlers; zero where it never had one.
 static HANDLERS: [AtomicUsize; SIGNALS + 1] = [const { AtomicUsize::new(0) }; SIGNALS + 1];
 static IS_STARTED: AtomicBool = AtomicBool::new(false);
-/// Who stands behind this library: 0 until it is known, or one of the next two.
+/// The library behind this one that has `sigaction`: 0 until it is known, or one of the next two.
 static BEHIND: AtomicU8 = AtomicU8::new(0);
 const LIBC: u8 = 1;
 const ANOTHER: u8 = 2;

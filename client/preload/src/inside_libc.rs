@@ -1,6 +1,6 @@
 //! Functions in which libc itself reads and writes the program's files, past every wrapper.
 //!
-//! What they find by a name is what this process has written so far.
+//! A file that they find by a name has what this process has written so far.
 
 use client::Reason;
 use libc::{Lmid_t, c_char, c_int, c_void};

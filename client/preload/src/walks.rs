@@ -1,7 +1,7 @@
 //! Walks that libc makes through folders by itself, past every wrapper.
 //!
-//! What they find is what this process has written so far. In a remote folder that has no view they
-//! would find the one that a view hides, empty: there they fail, as `opendir` does. `glob` asks the
+//! Files have what this process has written so far. In a remote folder that has no view they would
+//! find the one that a view hides, empty: there they fail, as `opendir` does. `glob` asks the
 //! functions of this library there, for its pattern may lead into such a folder anywhere.
 
 use core::{ffi::c_void, ptr};
